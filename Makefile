@@ -1,0 +1,83 @@
+# Every target is listed by `make help`.
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+PYTHON ?= python3
+BIN := $(CURDIR)/.venv/bin
+NOTEBOOKS := $(sort $(wildcard chapters/*.ipynb labs/*.ipynb))
+READY := .venv/ready
+VENDORED := book/node_modules/.package-lock.json
+PORT ?= 8000
+# Sphinx copies static files only when a page changed, so a newer one asks for a full build.
+SHARED := book/_static book/_ext _config.yml _toc.yml
+STALE = $(shell find $(SHARED) -newer _build/html/index.html 2>/dev/null | head -n 1)
+# The environment brings Node, which the formulas and the front-end files need at build time.
+export PATH := $(BIN):$(PATH)
+export PYTHONDONTWRITEBYTECODE := 1
+
+.PHONY: help setup book serve test lint unit notebooks pages run bench clean diff-setup
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' Makefile
+
+setup: $(READY) $(VENDORED) ## Make the virtual environment and fetch the front-end files
+
+$(READY): requirements.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "Python 3.11 or newer is needed; $(PYTHON) is $$($(PYTHON) --version). Set PYTHON=..."; exit 1; }
+	@echo "== Virtual environment: .venv (a few minutes the first time)"
+	@test -d .venv || $(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip install --disable-pip-version-check --progress-bar on -r requirements.txt \
+	  | grep --line-buffered -E '^(Collecting|Installing|Successfully)' || true
+	@$(BIN)/python -m pip install --disable-pip-version-check --quiet --no-deps --editable .
+	@$(BIN)/python -m pip check
+	@touch $@
+
+$(VENDORED): book/package-lock.json $(READY)
+	@echo "== Front-end files: book/node_modules"
+	@npm ci --prefix book --no-fund --no-audit --loglevel=error
+	@touch $@
+
+book: setup ## Build the HTML book, warnings are errors
+	@echo "== Book"
+	@$(BIN)/jupyter-book build . $(if $(STALE),--all) -W --keep-going --quiet
+	@echo "The book is at _build/html/index.html. Read it with: make serve"
+
+serve: book ## Build the book and serve it on this machine
+	@echo "Read it at http://127.0.0.1:$(PORT)/ (stop with Ctrl-C)"
+	@$(BIN)/python -m http.server --bind 127.0.0.1 --directory _build/html $(PORT)
+
+test: lint unit notebooks pages ## Run every check
+	@echo "All checks passed."
+
+lint: setup ## Check style: ruff on code and notebooks
+	@echo "== Style"
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+
+unit: setup ## Test labkit against PyTorch, the ledger and the notebooks' form
+	@echo "== labkit, ledger, form of the notebooks"
+	@$(BIN)/python -m pytest --ignore tests/test_pages.py
+
+notebooks: setup ## Execute every notebook again and compare each output
+	@echo "== Notebooks, executed again and compared"
+	@$(BIN)/python -m pytest --nbval -n 2 --dist loadfile $(NOTEBOOKS)
+
+pages: book ## Open every page in a real browser
+	@echo "== Pages in a browser"
+	@$(BIN)/python tests/browser.py
+	@$(BIN)/python -m pytest tests/test_pages.py
+
+run: setup ## Execute NB=path fresh and write it in canonical form
+	@test -n "$(NB)" || { echo "Say which notebook: make run NB=chapters/01_query_key_value.ipynb"; exit 1; }
+	@$(BIN)/python tools/notebook.py $(NB)
+
+bench: setup ## Compare labkit's speed and memory with PyTorch's module
+	@$(BIN)/python tests/benchmark.py
+
+diff-setup: setup ## Show notebooks as text in this clone's git diff
+	@git config diff.jupytext.textconv "$(BIN)/jupytext --to md --output - --opt notebook_metadata_filter=-all"
+	@git config diff.jupytext.cachetextconv true
+	@echo "git diff now shows notebooks as text."
+
+clean: ## Remove what the build made, keep the environment
+	rm -rf _build

@@ -1,0 +1,68 @@
+"""The errata page, made from the ledger when the book is built."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from docutils import nodes
+from sphinx.application import Sphinx
+from sphinx.util.docutils import SphinxDirective
+
+from labkit import ledger
+
+SHOWN = ("wrong", "conflict", "draw", "rounding")
+
+
+class Errata(SphinxDirective):
+    """List the claims that did not come out as stated, by document."""
+
+    def run(self) -> list[nodes.Node]:
+        for path in ledger.DOCUMENTS.glob("*.yml"):
+            self.env.note_dependency(str(path))
+        documents = [ledger.open_document(key) for key in ledger.document_keys()]
+        text = "\n".join([summary(documents), *(section(document) for document in documents)])
+        return self.parse_text_to_nodes(text, allow_section_headings=True)
+
+
+def summary(documents: list[ledger.Document]) -> str:
+    """Count the claims of each document by verdict, as a table."""
+    lines = [
+        "## All claims by verdict",
+        "",
+        "| document | " + " | ".join(ledger.VERDICTS) + " | all |",
+        "|---|" + "--:|" * (len(ledger.VERDICTS) + 1),
+    ]
+    for document in documents:
+        counts = Counter(claim.verdict for claim in document)
+        cells = [str(counts[verdict]) for verdict in ledger.VERDICTS]
+        lines.append(f"| `{document.key}` | {' | '.join(cells)} | {counts.total()} |")
+    return "\n".join([*lines, ""])
+
+
+def section(document: ledger.Document) -> str:
+    """Write one document's errata, in reading order."""
+    entries = [entry(claim) for claim in document if claim.verdict in SHOWN]
+    told = entries or ["Every claim compared so far came out as stated.\n"]
+    return "\n".join([f"## {document.title}", "", *told])
+
+
+def entry(claim: ledger.Claim) -> str:
+    """Write one erratum: what it says, what came out, why, and where to see it."""
+    rows = [("Where", claim.where), ("Read as", claim.test)]
+    if claim.value is not None or claim.is_bound:
+        rows += [("Document", claim.stated), ("Computed", claim.came_out)]
+    rows += [("Against", claim.against), ("Why", claim.why), ("Source", claim.source)]
+    if claim.notebook:
+        cell = f"../{claim.notebook}.html#{claim.anchor}"
+        rows.append(("Shown in", f'<a href="{cell}">{claim.notebook}</a>'))
+    rows.append(("Claim", f"`{claim.key}`"))
+    told = [f"{label}\n: {' '.join(text.split())}\n" for label, text in rows if text]
+    title = f"### {claim.verdict.capitalize()}: {claim.says}"
+    lines = [f"({claim.anchor}-erratum)=", title, "", ":::{container} erratum", *told, ":::", ""]
+    return "\n".join(lines)
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    app.add_directive("errata", Errata)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

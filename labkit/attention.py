@@ -1,0 +1,614 @@
+"""Scaled dot-product attention and multi-head attention, as the chapters derive them.
+
+Letters: B batch, n positions (n_q of queries, n_k of keys), d_model width of the model, h heads,
+d_k and d_v widths of a head. A mask is boolean and True means may attend.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from numbers import Real
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+__all__ = [
+    "MultiHeadAttention",
+    "Projection",
+    "causal_mask",
+    "merge_heads",
+    "scaled_dot_product_attention",
+    "split_heads",
+]
+
+CAUSAL_BLOCK = 256  # queries at a time where PyTorch's own causal flag does not fit
+
+TORCH_NAMES = {  # our parameters in torch.nn.MultiheadAttention
+    "w_qkv.weight": "in_proj_weight",
+    "w_qkv.bias": "in_proj_bias",
+    "w_o.weight": "out_proj.weight",
+    "w_o.bias": "out_proj.bias",
+}
+
+
+def scaled_dot_product_attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Tensor | None = None,
+    *,
+    is_causal: bool = False,
+    scale: float | None = None,
+    dropout_p: float = 0.0,
+    return_weights: bool = False,
+) -> Tensor | tuple[Tensor, Tensor]:
+    """Mix the values by how well each query matches each key.
+
+    softmax(scale * q k^T) v, where scale is 1 / sqrt(d_k) unless given. Hidden positions weigh
+    nothing; a query with nothing to attend to gets zero weights and a zero output. Without the
+    weights, PyTorch's fused kernel does the work and no n_q x n_k tensor is made, unless dropout
+    asks for one.
+
+    Args:
+        q: (..., n_q, d_k), floating point. Leading dimensions broadcast.
+        k: (..., n_k, d_k), of the type of q.
+        v: (..., n_k, d_v), of the type of q.
+        mask: boolean, broadcastable to (..., n_q, n_k), True where the query may attend.
+        is_causal: also hide the future, as ``causal_mask(n_q, n_k)`` does.
+        scale: the factor on the scores, a number without unit.
+        dropout_p: probability in [0, 1) of dropping a weight; the kept ones grow by 1 / (1 - p).
+        return_weights: also return the weights, as they were applied.
+
+    Returns:
+        The output, (..., n_q, d_v); with ``return_weights`` also the weights, (..., n_q, n_k).
+
+    Raises:
+        TypeError: not a tensor, not floating point, mixed types, or a mask that is not boolean.
+        ValueError: shapes that do not fit, an empty sequence, or a probability outside [0, 1).
+
+    Source: Vaswani et al. (2017), section 3.2.1, equation 1.
+
+    >>> x = torch.eye(2)
+    >>> scaled_dot_product_attention(x, x, x, causal_mask(2))[0]
+    tensor([1., 0.])
+    """
+    _check_qkv(q, k, v)
+    q, k, v = _broadcast_leading(q, k, v)
+    if mask is not None:
+        _check_mask(mask, (*q.shape[:-1], k.shape[-2]), "(..., n_q, n_k)")
+    dropout_p = _probability("dropout_p", dropout_p)
+    scale = q.shape[-1] ** -0.5 if scale is None else _number("scale", scale)
+    return _attend(q, k, v, mask, is_causal, scale, dropout_p, return_weights)
+
+
+def causal_mask(
+    n_q: int, n_k: int | None = None, *, device: torch.device | str | None = None
+) -> Tensor:
+    """Make the mask that lets a position attend to itself and to what came before it.
+
+    mask[i, j] = (j <= i + n_k - n_q): the last query is the last position and sees every key, so
+    that a block of new queries fits the end of a longer past.
+
+    Args:
+        n_q: number of queries.
+        n_k: number of keys; n_q unless given.
+        device: where to make it.
+
+    Returns:
+        (n_q, n_k), boolean, True on and below the diagonal that ends in the last corner.
+
+    Raises:
+        TypeError, ValueError: a size that is not a whole number, or is under 1.
+
+    Source: Vaswani et al. (2017), section 3.2.3.
+
+    >>> causal_mask(2, 3).int().tolist()
+    [[1, 1, 0], [1, 1, 1]]
+    """
+    n_q = _size("n_q", n_q)
+    n_k = n_q if n_k is None else _size("n_k", n_k)
+    return torch.ones(n_q, n_k, dtype=torch.bool, device=device).tril(n_k - n_q)
+
+
+def split_heads(x: Tensor, h: int) -> Tensor:
+    """Give each head its own slice of the features.
+
+    heads[..., i, t, :] = x[..., t, i*d : (i+1)*d]. No number is copied.
+
+    Args:
+        x: (..., n, h*d), any type.
+        h: number of heads.
+
+    Returns:
+        (..., h, n, d), a view of x.
+
+    Raises:
+        TypeError: x is not a tensor, or h is not a whole number.
+        ValueError: fewer than two dimensions, or a width that h does not divide.
+
+    Source: Vaswani et al. (2017), section 3.2.2.
+
+    >>> split_heads(torch.arange(4.0).view(1, 4), 2).tolist()
+    [[[0.0, 1.0]], [[2.0, 3.0]]]
+    """
+    _check_tensor("x", x, 2, "(..., n, h*d)")
+    h, width = _size("h", h), x.shape[-1]
+    if width % h:
+        raise ValueError(
+            f"the last dimension of x must be h*d, a multiple of h={h}; got x of shape "
+            f"{tuple(x.shape)}, whose last dimension is {width}. Choose an h that divides {width}."
+        )
+    return x.unflatten(-1, (h, width // h)).transpose(-3, -2)
+
+
+def merge_heads(x: Tensor) -> Tensor:
+    """Put the heads' features side by side again: the inverse of split_heads.
+
+    out[..., t, i*d : (i+1)*d] = x[..., i, t, :].
+
+    Args:
+        x: (..., h, n, d), any type.
+
+    Returns:
+        (..., n, h*d).
+
+    Raises:
+        TypeError: x is not a tensor.
+        ValueError: fewer than three dimensions.
+
+    Source: Vaswani et al. (2017), section 3.2.2, the concatenation.
+
+    >>> merge_heads(torch.tensor([[[0.0, 1.0]], [[2.0, 3.0]]])).tolist()
+    [[0.0, 1.0, 2.0, 3.0]]
+    """
+    _check_tensor("x", x, 3, "(..., h, n, d)")
+    return x.transpose(-3, -2).flatten(-2)
+
+
+class Projection(NamedTuple):
+    """One of the matrices that w_qkv holds, as a view: writing into it writes into w_qkv.
+
+    x W^T + b, from (..., d_model) to (..., h*d). Gradients arrive in w_qkv.
+
+    >>> Projection(torch.eye(2) * 3, None)(torch.ones(1, 2)).tolist()
+    [[3.0, 3.0]]
+    """
+
+    weight: Tensor
+    bias: Tensor | None
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return F.linear(x, self.weight, self.bias)
+
+
+class MultiHeadAttention(nn.Module):
+    """Attend h times in parallel, each time in a projection of its own, and mix the results.
+
+    Concat(head_1, ..., head_h) W^O with head_i = attention(x W_i^Q, c W_i^K, c W_i^V), where c is
+    the context, or x itself in self-attention.
+
+    W^Q, W^K and W^V of all heads lie in one matrix, ``w_qkv``, because one matrix product is
+    faster than three. ``w_q``, ``w_k`` and ``w_v`` are its parts (views, to read or to fill in
+    place); ``w_o`` is W^O. The weights start as those of ``torch.nn.MultiheadAttention``.
+
+    Args:
+        d_model: width of the input, of the context and of the output.
+        h: number of heads.
+        d_k: width of a head's queries and keys; d_model / h unless given.
+        d_v: width of a head's values; d_k unless given.
+        bias: add a bias after each projection.
+        dropout: probability in [0, 1) of dropping a weight, in training mode only.
+        device, dtype: where the parameters live and their type.
+
+    Raises:
+        TypeError: a size that is not a whole number.
+        ValueError: a size under 1, h that does not divide d_model where d_k is left out, or a
+            probability outside [0, 1).
+
+    Source: Vaswani et al. (2017), section 3.2.2.
+
+    >>> MultiHeadAttention(d_model=6, h=2)(torch.ones(1, 4, 6)).shape
+    torch.Size([1, 4, 6])
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        h: int,
+        *,
+        d_k: int | None = None,
+        d_v: int | None = None,
+        bias: bool = True,
+        dropout: float = 0.0,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        self.d_model, self.h = _size("d_model", d_model), _size("h", h)
+        if d_k is None and d_model % h:
+            raise ValueError(
+                f"d_model must be a multiple of h where d_k is left out; got d_model={d_model} "
+                f"and h={h}. Choose an h that divides {d_model}, or give d_k."
+            )
+        self.d_k = d_model // h if d_k is None else _size("d_k", d_k)
+        self.d_v = self.d_k if d_v is None else _size("d_v", d_v)
+        self.dropout = _probability("dropout", dropout)
+        self._widths = (h * self.d_k, h * self.d_k, h * self.d_v)
+        self.w_qkv = nn.Linear(d_model, sum(self._widths), bias, device, dtype)
+        self.w_o = nn.Linear(h * self.d_v, d_model, bias, device, dtype)
+        nn.init.xavier_uniform_(self.w_qkv.weight)
+        if bias:
+            nn.init.zeros_(self.w_qkv.bias)
+            nn.init.zeros_(self.w_o.bias)
+
+    def forward(
+        self,
+        x: Tensor,
+        context: Tensor | None = None,
+        mask: Tensor | None = None,
+        *,
+        is_causal: bool = False,
+        return_weights: bool = False,
+    ) -> Tensor | tuple[Tensor, Tensor]:
+        """Attend from x to the context, or to x itself.
+
+        Args:
+            x: (B, n_q, d_model), or with any other leading dimensions.
+            context: (B, n_k, d_model); x unless given.
+            mask: boolean, broadcastable to (B, h, n_q, n_k), True where a query may attend.
+            is_causal: also hide the future, as ``causal_mask(n_q, n_k)`` does.
+            return_weights: also return each head's weights, as they were applied.
+
+        Returns:
+            The output, (B, n_q, d_model); with ``return_weights`` also (B, h, n_q, n_k).
+
+        Raises:
+            TypeError: not a tensor, a type other than the module's, or a mask not boolean.
+            ValueError: shapes that do not fit, or an empty sequence.
+        """
+        self._check_input("x", x)
+        if context is not None:
+            self._check_input("context", context)
+        q, k, v = self._project(x, context)
+        if mask is not None:
+            _check_mask(mask, (*q.shape[:-1], k.shape[-2]), "(B, h, n_q, n_k)")
+        dropout_p = self.dropout if self.training else 0.0
+        heads = _attend(q, k, v, mask, is_causal, self.d_k**-0.5, dropout_p, return_weights)
+        if return_weights:
+            heads, weights = heads
+            return self.w_o(merge_heads(heads)), weights
+        return self.w_o(merge_heads(heads))
+
+    @property
+    def w_q(self) -> Projection:
+        """W^Q of all heads: weight (h*d_k, d_model)."""
+        return self._part(0)
+
+    @property
+    def w_k(self) -> Projection:
+        """W^K of all heads: weight (h*d_k, d_model)."""
+        return self._part(1)
+
+    @property
+    def w_v(self) -> Projection:
+        """W^V of all heads: weight (h*d_v, d_model)."""
+        return self._part(2)
+
+    @classmethod
+    def from_torch(cls, module: nn.MultiheadAttention) -> MultiHeadAttention:
+        """Copy a ``torch.nn.MultiheadAttention``, its weights, type, device and mode.
+
+        The copy takes (B, n, d_model) whatever the module's ``batch_first``.
+
+        Args:
+            module: any, but for the variants that add keys (``add_bias_kv``, ``add_zero_attn``)
+                or whose context has another width (``kdim``, ``vdim``).
+
+        Raises:
+            TypeError: not a ``torch.nn.MultiheadAttention``.
+            ValueError: one of those variants.
+
+        >>> MultiHeadAttention.from_torch(nn.MultiheadAttention(6, 2)).d_k
+        3
+        """
+        _check_convertible(module)
+        bias = module.in_proj_bias is not None
+        dropout = module.dropout
+        ours = cls(module.embed_dim, module.num_heads, bias=bias, dropout=dropout, device="meta")
+        state = module.state_dict()
+        names = [(name, theirs) for name, theirs in TORCH_NAMES.items() if theirs in state]
+        ours.load_state_dict({name: state[theirs].clone() for name, theirs in names}, assign=True)
+        return ours.train(module.training)
+
+    def to_torch(self, *, batch_first: bool = True) -> nn.MultiheadAttention:
+        """Copy into a ``torch.nn.MultiheadAttention``: the inverse of from_torch.
+
+        Args:
+            batch_first: whether the copy takes (B, n, d_model) or (n, B, d_model).
+
+        Raises:
+            ValueError: heads of a width other than d_model / h, which that module cannot have.
+
+        >>> MultiHeadAttention(d_model=6, h=2).to_torch().head_dim
+        3
+        """
+        if not self.h * self.d_k == self.h * self.d_v == self.d_model:
+            raise ValueError(
+                f"torch.nn.MultiheadAttention needs d_k = d_v = d_model / h; got d_k={self.d_k}, "
+                f"d_v={self.d_v}, d_model={self.d_model} and h={self.h}. Keep labkit's module."
+            )
+        bias = self.w_qkv.bias is not None
+        theirs = nn.MultiheadAttention(
+            self.d_model, self.h, self.dropout, bias, batch_first=batch_first, device="meta"
+        )
+        state = {TORCH_NAMES[name]: value.clone() for name, value in self.state_dict().items()}
+        theirs.load_state_dict(state, assign=True)
+        return theirs.train(self.training)
+
+    def _part(self, index: int) -> Projection:
+        """Return one of the three matrices in w_qkv, and its part of the bias."""
+        weight = self.w_qkv.weight.split(self._widths)[index]
+        bias = None if self.w_qkv.bias is None else self.w_qkv.bias.split(self._widths)[index]
+        return Projection(weight, bias)
+
+    def _project(self, x: Tensor, context: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+        """Return q, k and v, each (B, h, n, d): one product, or two where there is a context."""
+        h, d_k, d_v = self.h, self.d_k, self.d_v
+        if context is None:
+            return _cut(self.w_qkv(x), h, (d_k, d_k, d_v))
+        sizes, bias = (h * d_k, h * (d_k + d_v)), self.w_qkv.bias
+        w_q, w_kv = self.w_qkv.weight.split(sizes)
+        b_q, b_kv = (None, None) if bias is None else bias.split(sizes)
+        return *_cut(F.linear(x, w_q, b_q), h, (d_k,)), *_cut(F.linear(context, w_kv, b_kv), h, (d_k, d_v))
+
+    def _check_input(self, name: str, x: Tensor) -> None:
+        weight = self.w_qkv.weight
+        _check_tensor(name, x, 2, "(B, n, d_model)")
+        if x.shape[-1] != self.d_model:
+            raise ValueError(
+                f"{name} must have shape (B, n, d_model) with d_model={self.d_model}; got shape "
+                f"{tuple(x.shape)}. Its last dimension is the one to change."
+            )
+        if x.shape[-2] == 0:
+            raise ValueError(f"{name} must have at least one position; got shape {tuple(x.shape)}.")
+        if x.dtype != weight.dtype and not torch.is_autocast_enabled(x.device.type):
+            raise TypeError(
+                f"{name} must have the type of the weights, {weight.dtype}; got {x.dtype}. "
+                f"Convert one: {name}.to({weight.dtype}), or the module with .to({x.dtype})."
+            )
+
+
+def _attend(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Tensor | None,
+    is_causal: bool,
+    scale: float,
+    dropout_p: float,
+    return_weights: bool,
+) -> Tensor | tuple[Tensor, Tensor]:
+    """Choose the path for tensors that have been checked."""
+    if return_weights:
+        return _with_weights(q, k, v, mask, is_causal, scale, dropout_p)
+    if is_causal and (mask is not None or q.shape[-2] != k.shape[-2]):
+        return _causal_by_blocks(q, k, v, mask, scale, dropout_p)
+    return _fused(q, k, v, mask, is_causal, scale, dropout_p)
+
+
+def _with_weights(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Tensor | None,
+    is_causal: bool,
+    scale: float,
+    dropout_p: float,
+) -> tuple[Tensor, Tensor]:
+    scores = (q * scale) @ k.transpose(-2, -1)
+    if is_causal:
+        causal = causal_mask(q.shape[-2], k.shape[-2], device=q.device)
+        mask = causal if mask is None else mask & causal
+    if mask is None:
+        weights = scores.softmax(-1)
+    else:
+        # The lowest number and not -inf: a row of nothing but -inf has no softmax, nor a gradient.
+        lowest = torch.finfo(scores.dtype).min
+        weights = scores.masked_fill(~mask, lowest).softmax(-1).masked_fill(~mask, 0.0)
+    if dropout_p:
+        weights = F.dropout(weights, dropout_p)
+    return weights @ v, weights
+
+
+def _causal_by_blocks(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float, dropout_p: float
+) -> Tensor:
+    """Hide the future for one block of queries after another, so that no mask is n_q x n_k."""
+    n_q, n_k = q.shape[-2], k.shape[-2]
+    if mask is not None:
+        mask = mask.expand(*mask.shape[:-2], n_q, n_k)
+    blind = max(n_q - n_k, 0)  # these queries come before every key
+    blocks = []
+    for start in range(blind, n_q, CAUSAL_BLOCK):
+        stop = min(start + CAUSAL_BLOCK, n_q)
+        seen = n_k - n_q + stop
+        may = causal_mask(stop - start, seen, device=q.device)
+        if mask is not None:
+            may = may & mask[..., start:stop, :seen]
+        past = k[..., :seen, :], v[..., :seen, :]
+        blocks.append(_fused(q[..., start:stop, :], *past, may, False, scale, dropout_p))
+    return F.pad(torch.cat(blocks, -2), (0, 0, blind, 0))
+
+
+def _fused(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Tensor | None,
+    is_causal: bool,
+    scale: float,
+    dropout_p: float,
+) -> Tensor:
+    """Bring the tensors to the form that PyTorch's kernel takes: (B, h, n, d), with one d."""
+    lead, d_k, d_v = q.shape[:-2], q.shape[-1], v.shape[-1]
+    if mask is not None:
+        mask = _four_dimensional(mask, lead)
+    if len(lead) != 2:
+        q, k, v = (_four_dimensional(x, lead) for x in (q, k, v))
+    if d_k != d_v:  # a feature of zeros changes no score, and no output but its own
+        q, k, v = (F.pad(x, (0, max(d_k, d_v) - x.shape[-1])) for x in (q, k, v))
+    if not q.stride(-1) == k.stride(-1) == v.stride(-1) == 1:
+        q, k, v = q.contiguous(), k.contiguous(), v.contiguous()
+    out = F.scaled_dot_product_attention(q, k, v, mask, dropout_p, is_causal, scale=scale)
+    if d_k != d_v:
+        out = out[..., :d_v]
+    return out if len(lead) == 2 else out.reshape(*lead, *out.shape[-2:])
+
+
+def _four_dimensional(x: Tensor, lead: torch.Size) -> Tensor:
+    """Add leading dimensions of size 1, or merge all but the last of them."""
+    x = x[(None,) * (max(len(lead), 2) + 2 - x.ndim)]
+    if x.ndim == 4:
+        return x
+    if math.prod(x.shape[:-3]) > 1:
+        x = x.expand(*lead[:-1], *x.shape[-3:])
+    return x.flatten(0, -4)
+
+
+def _cut(x: Tensor, h: int, widths: tuple[int, ...]) -> tuple[Tensor, ...]:
+    """Cut (..., n, h * sum(widths)) into heads, (..., h, n, width) for each of the widths."""
+    if widths[0] == widths[-1]:
+        parts = x.view(*x.shape[:-1], len(widths), h, widths[0]).unbind(-3)
+    else:
+        parts = [part.unflatten(-1, (h, -1)) for part in x.split([h * d for d in widths], -1)]
+    return tuple([part.transpose(-3, -2) for part in parts])
+
+
+def _broadcast_leading(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Give q, k and v the same leading dimensions, without a copy."""
+    leads = q.shape[:-2], k.shape[:-2], v.shape[:-2]
+    if leads[0] == leads[1] == leads[2]:
+        return q, k, v
+    try:
+        lead = torch.broadcast_shapes(*leads)
+    except RuntimeError:
+        raise ValueError(
+            f"the leading dimensions of q, k and v must be equal or 1; got {_shapes(q=q, k=k, v=v)}"
+            f", so leading dimensions {', '.join(str(tuple(lead)) for lead in leads)}."
+        ) from None
+    return tuple(x.expand(*lead, *x.shape[-2:]) for x in (q, k, v))
+
+
+def _shapes(**tensors: Tensor) -> str:
+    return ", ".join(f"{name} {tuple(x.shape)}" for name, x in tensors.items())
+
+
+def _check_tensor(name: str, x: Tensor, ndim: int, form: str) -> None:
+    if not isinstance(x, Tensor):
+        raise TypeError(f"{name} must be a torch.Tensor of shape {form}; got {type(x).__name__}.")
+    if x.ndim < ndim:
+        raise ValueError(
+            f"{name} must have shape {form}, at least {ndim} dimensions; got shape "
+            f"{tuple(x.shape)}. Add what is missing with {name}[None]."
+        )
+
+
+def _check_sequence(name: str, x: Tensor, form: str) -> None:
+    _check_tensor(name, x, 2, form)
+    if not x.is_floating_point():
+        raise TypeError(
+            f"{name} must be floating point; got {x.dtype}. Convert it: {name}.float()."
+        )
+    if 0 in x.shape[-2:]:
+        raise ValueError(
+            f"{name} must have shape {form} with at least one position and one feature; got shape "
+            f"{tuple(x.shape)}."
+        )
+
+
+def _check_qkv(q: Tensor, k: Tensor, v: Tensor) -> None:
+    _check_sequence("q", q, "(..., n_q, d_k)")
+    _check_sequence("k", k, "(..., n_k, d_k)")
+    _check_sequence("v", v, "(..., n_k, d_v)")
+    if not q.dtype == k.dtype == v.dtype and not torch.is_autocast_enabled(q.device.type):
+        raise TypeError(
+            f"q, k and v must have one type; got q {q.dtype}, k {k.dtype}, v {v.dtype}. "
+            f"Convert them: .to({q.dtype})."
+        )
+    if q.shape[-1] != k.shape[-1]:
+        raise ValueError(
+            f"q and k must have the same last dimension, d_k; got {_shapes(q=q, k=k)}. "
+            "Project both to the same width."
+        )
+    if k.shape[-2] != v.shape[-2]:
+        raise ValueError(
+            f"k and v must have the same number of positions, n_k; got {_shapes(k=k, v=v)}. "
+            "Each key needs its value."
+        )
+
+
+def _check_mask(mask: Tensor, shape: tuple[int, ...], form: str) -> None:
+    _check_tensor("mask", mask, 0, form)
+    if mask.dtype != torch.bool:
+        advice = (
+            "If it is added to the scores (0 to attend, -inf to hide), pass mask == 0."
+            if mask.is_floating_point()
+            else "Pass mask == 1 if 1 means may attend, mask == 0 if 1 means hidden."
+        )
+        raise TypeError(
+            f"mask must be torch.bool, True where a query may attend; got {mask.dtype}. {advice}"
+        )
+    pairs = zip(reversed(mask.shape), reversed(shape), strict=False)
+    if mask.ndim > len(shape) or any(size not in (1, full) for size, full in pairs):
+        raise ValueError(
+            f"mask must broadcast to {form} = {shape}: each dimension equal or 1; got shape "
+            f"{tuple(mask.shape)}. A (B, n_k) padding mask goes in as mask[:, None, None, :]."
+        )
+
+
+def _check_convertible(module: nn.MultiheadAttention) -> None:
+    if not isinstance(module, nn.MultiheadAttention):
+        raise TypeError(
+            f"module must be a torch.nn.MultiheadAttention; got {type(module).__name__}."
+        )
+    variants = {
+        "add_bias_kv": module.bias_k is not None,
+        "add_zero_attn": module.add_zero_attn,
+        f"kdim={module.kdim}, vdim={module.vdim}": module.in_proj_weight is None,
+    }
+    found = "; ".join(name for name, present in variants.items() if present)
+    if found:
+        raise ValueError(
+            f"module must attend to its context alone, of width embed_dim={module.embed_dim}; got "
+            f"{found}. Build and train it without that, or keep PyTorch's module."
+        )
+
+
+def _size(name: str, value: int) -> int:
+    try:
+        size = operator.index(value)
+    except TypeError:
+        raise TypeError(
+            f"{name} must be a whole number; got {value!r}, a {type(value).__name__}."
+        ) from None
+    if size < 1:
+        raise ValueError(f"{name} must be at least 1; got {size}.")
+    return size
+
+
+def _number(name: str, value: float) -> float:
+    if not isinstance(value, Real):
+        raise TypeError(f"{name} must be a number; got a {type(value).__name__}.")
+    if not math.isfinite(value):
+        raise ValueError(f"{name} must be finite; got {value}.")
+    return float(value)
+
+
+def _probability(name: str, value: float) -> float:
+    value = _number(name, value)
+    if not 0 <= value < 1:
+        raise ValueError(f"{name} must be at least 0 and less than 1; got {value}.")
+    return value

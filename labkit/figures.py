@@ -1,0 +1,134 @@
+"""Plotly figures in the book's style: colour-blind safe, light or dark, told in words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from labkit.ledger import plain, rounded
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
+# Okabe and Ito's palette, without the colours that fade on white or on black.
+BLUE, ORANGE, GREEN, PINK = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
+COLOURS = (ORANGE, BLUE, PINK, GREEN)
+QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+PLACES = 3
+
+
+def figure(
+    traces: Sequence[dict[str, Any]], *, title: str, alt: str, height: int = 380, **layout: Any
+) -> Figure:
+    """Draw plotly traces in the book's style.
+
+    traces : plotly traces as dictionaries, numbers rounded to three places
+    alt : the text that says what the figure shows; it is also its caption
+    layout : further plotly layout, such as ``xaxis_title="d_k"``
+
+    Raises ValueError if the text alternative is empty.
+    """
+    import plotly.graph_objects as go
+
+    if not alt.strip():
+        raise ValueError("a figure needs a text alternative: say in `alt` what it shows")
+    drawn = go.Figure([{key: tidy(part) for key, part in trace.items()} for trace in traces])
+    drawn.update_layout(
+        template="none",
+        title={"text": title, "x": 0, "xref": "paper", "font_size": 16},
+        meta={"alt": alt},
+        height=height,
+        margin={"l": 60, "r": 20, "t": 60, "b": 60},
+        colorway=COLOURS,
+        legend={"orientation": "h", "y": -0.15, "yanchor": "top", "x": 0},
+        hovermode="closest",
+    )
+    drawn.update_xaxes(automargin=True)
+    drawn.update_yaxes(automargin=True)
+    return drawn.update_layout(**layout)
+
+
+def heatmap(
+    matrix: Any,
+    *,
+    rows: Sequence[str],
+    columns: Sequence[str],
+    title: str,
+    alt: str,
+    **layout: Any,
+) -> Figure:
+    """Draw a matrix as coloured cells with their values, the first row on top.
+
+    matrix : (rows, columns)
+
+    Raises ValueError if the labels do not fit the matrix.
+    """
+    values = plain(matrix)
+    size, labels = (len(values), len(values[0])), (len(rows), len(columns))
+    if size != labels:
+        raise ValueError(f"the matrix is {size}, its labels are for {labels}")
+    cells = {
+        "type": "heatmap",
+        "z": values,
+        "x": list(columns),
+        "y": list(rows),
+        "texttemplate": "%{z:.3f}",
+        "colorscale": "Cividis",
+        "showscale": False,
+        "xgap": 2,
+        "ygap": 2,
+    }
+    defaults = {"yaxis_autorange": "reversed", "xaxis_side": "bottom"}
+    return figure([cells], title=title, alt=alt, **(defaults | layout))
+
+
+def boxes(
+    samples: dict[str, Sequence[Any]],
+    *,
+    categories: Sequence[str],
+    title: str,
+    alt: str,
+    marks: dict[str, Any] | None = None,
+    **layout: Any,
+) -> Figure:
+    """Draw how samples spread: boxes over the middle half, whiskers from 5 to 95 percent.
+
+    samples : for each series, one sample (draws,) a category
+    marks : for each name, single values (categories, series) placed on the boxes
+
+    Raises ValueError if a series has not one sample a category.
+    """
+    import torch
+
+    traces: list[dict[str, Any]] = []
+    step = 0.8 / len(samples)
+    offsets = [step * (side - (len(samples) - 1) / 2) for side in range(len(samples))]
+    for (name, parts), offset, colour in zip(samples.items(), offsets, COLOURS, strict=False):
+        if len(parts) != len(categories):
+            raise ValueError(f"{name!r} has {len(parts)} samples for {len(categories)} categories")
+        levels = torch.tensor(QUANTILES)
+        quantiles = torch.stack([part.quantile(levels) for part in parts], dim=1)
+        box = dict(zip(("lowerfence", "q1", "median", "q3", "upperfence"), quantiles, strict=True))
+        place = {"x": [i + offset for i in range(len(parts))], "width": 0.8 * step}
+        traces.append({"type": "box", "name": name, "marker_color": colour, **place, **box})
+    for (name, values), symbol in zip((marks or {}).items(), ("x-thin", "diamond-open"), strict=False):
+        spots = [
+            (i + offsets[side], y) for i, row in enumerate(values) for side, y in enumerate(row)
+        ]
+        x, y = zip(*spots, strict=True)
+        line = {"width": 3, "color": GREEN}
+        marker = {"symbol": symbol, "size": 11, "color": GREEN, "line": line}
+        points = {"type": "scatter", "mode": "markers", "marker": marker}
+        traces.append({**points, "name": name, "x": list(x), "y": plain(y)})
+    axis = {"tickvals": list(range(len(categories))), "ticktext": list(categories)}
+    return figure(traces, title=title, alt=alt, xaxis=axis, **layout)
+
+
+def tidy(part: Any) -> Any:
+    """Round numbers, so that the stored figure is the same on every machine."""
+    part = plain(part)
+    if isinstance(part, float):
+        return rounded(part, PLACES)
+    if isinstance(part, list):
+        return [tidy(inner) for inner in part]
+    return part

@@ -1,0 +1,342 @@
+"""The ledger: what a document says beside what comes out here.
+
+A claim is a row of ``labkit/documents/<document>.yml``. A notebook computes a value and hands
+it to :meth:`Document.compare` or :meth:`Document.draw`. The verdict is worked out from the
+numbers; if it, or the computed value, differs from the row, the cell raises.
+"""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, fields
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+DOCUMENTS = Path(__file__).parent / "documents"
+VERDICTS = ("holds", "rounding", "draw", "wrong", "conflict", "untested")
+MIME = "application/vnd.labkit.verdict+json"
+
+# A draw is believable while each figure lies inside this central share of the distribution.
+CENTRAL_SHARE = 0.999
+
+
+class LedgerError(ValueError):
+    """A claim that the ledger does not know, or that the numbers contradict."""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One row of a document's ledger. The fields are those of the YAML file."""
+
+    document: str
+    id: str
+    where: str
+    says: str
+    value: Any = None
+    places: int | None = None
+    at_least: float | None = None
+    at_most: float | None = None
+    test: str | None = None
+    draw: bool = False
+    against: str | None = None
+    source: str | None = None
+    verdict: str | None = None
+    computed: Any = None
+    percentile: Any = None
+    why: str | None = None
+    notebook: str | None = None
+
+    @property
+    def key(self) -> str:
+        """Name the claim across documents: ``document/id``."""
+        return f"{self.document}/{self.id}"
+
+    @property
+    def anchor(self) -> str:
+        """Name the HTML element in which the claim is compared."""
+        return "claim-" + self.key.replace("/", "-").replace(".", "-")
+
+    @property
+    def is_bound(self) -> bool:
+        """Say whether the claim bounds a value instead of stating it."""
+        return self.at_least is not None or self.at_most is not None
+
+    @property
+    def stated(self) -> str:
+        """Write what the document states, as text."""
+        if not self.is_bound:
+            return show(self.value, self.places)
+        bounds = [
+            f"{words} {show(limit, self.places)}"
+            for words, limit in (("at least", self.at_least), ("at most", self.at_most))
+            if limit is not None
+        ]
+        return " and ".join(bounds)
+
+    @property
+    def came_out(self) -> str:
+        """Write what was computed, as text."""
+        text = show(self.computed, self.places)
+        if not self.draw:
+            return text
+        seeded = "no seed named" if self.computed is None else f"seeded run {text}"
+        return f"{seeded}; the figure exceeds this share of draws: {show(self.percentile, 1)} %"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A claim beside what came out, as text, as HTML and as data."""
+
+    claim: Claim
+
+    def rows(self) -> list[tuple[str, str]]:
+        """List what there is to tell, as pairs of label and text."""
+        claim = self.claim
+        told = [
+            ("claim", claim.key),
+            ("where", claim.where),
+            ("says", claim.says),
+            ("read as", claim.test),
+            ("document", claim.stated),
+            ("computed", claim.came_out),
+            ("against", claim.against),
+            ("why", claim.why),
+        ]
+        return [(label, " ".join(text.split())) for label, text in told if text]
+
+    def __repr__(self) -> str:
+        claim = self.claim
+        lines = [f"  {label:<9} {text}" for label, text in self.rows()]
+        return "\n".join([f"{claim.verdict}: {claim.says}", *lines])
+
+    def _repr_html_(self) -> str:
+        claim = self.claim
+        body = "".join(
+            f"<dt>{label}</dt><dd>{html.escape(text)}</dd>" for label, text in self.rows()
+        )
+        return (
+            f'<details class="verdict verdict-{claim.verdict}" id="{claim.anchor}">'
+            f"<summary><b>{claim.verdict}</b> {html.escape(claim.says)}</summary>"
+            f"<dl>{body}</dl></details>"
+        )
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
+        claim = self.claim
+        data = {name: getattr(claim, name) for name in ("document", "id", *RECORDED)}
+        return {"text/plain": repr(self), "text/html": self._repr_html_(), MIME: data}
+
+
+RECORDED = ("verdict", "computed", "percentile")
+
+
+@dataclass(frozen=True)
+class Document:
+    """One document's ledger, in reading order."""
+
+    key: str
+    title: str
+    claims: dict[str, Claim]
+
+    def __iter__(self) -> Iterator[Claim]:
+        return iter(self.claims.values())
+
+    def claim(self, claim_id: str) -> Claim:
+        """Return the claim with this id; raise LedgerError if there is none."""
+        if claim_id not in self.claims:
+            raise LedgerError(f"{self.key} has no claim {claim_id!r}; it has {list(self.claims)}")
+        return self.claims[claim_id]
+
+    def compare(self, claim_id: str, computed: Any, *, via: Any = None) -> Verdict:
+        """Judge a claim by a computed value.
+
+        ``via`` is the value that comes out when an intermediate is rounded as the document
+        rounds it. It is what tells ``rounding`` from ``wrong``.
+
+        Raises LedgerError if the ledger records another verdict or value.
+        """
+        claim = self.claim(claim_id)
+        if claim.draw:
+            raise LedgerError(f"{claim.key} is a draw: hand its distribution to draw()")
+        if claim.value is None and not claim.is_bound:
+            raise LedgerError(f"{claim.key} states no value and no bound to compare with")
+        computed = plain(computed)
+        verdict = judge(claim, computed, plain(via))
+        return settle(claim, verdict=verdict, computed=rounded(computed, claim.places))
+
+    def draw(self, claim_id: str, sample: Any, *, seeded: Any = None) -> Verdict:
+        """Judge figures that one random draw printed by the distribution they come from.
+
+        sample : (draws, ...) the same figures from many draws, the claim's shape behind
+        seeded : the figures that the seed named in the document gives, if it names one
+
+        Raises LedgerError if the ledger records another verdict or value.
+        """
+        claim = self.claim(claim_id)
+        if not claim.draw:
+            raise LedgerError(f"{claim.key} is not marked `draw: true`; use compare()")
+        sample, seeded = plain(sample), plain(seeded)
+        percentile = percentiles(claim.value, sample)
+        if seeded is not None and agrees(claim.value, seeded, claim.places):
+            verdict = "holds"
+        else:
+            tail = 100 * (1 - CENTRAL_SHARE) / 2
+            inside = all(tail <= share <= 100 - tail for share in flat(percentile))
+            verdict = "draw" if inside else "wrong"
+        return settle(
+            claim,
+            verdict=verdict,
+            computed=rounded(seeded, claim.places),
+            percentile=rounded(percentile, 1),
+        )
+
+
+@cache
+def open_document(key: str) -> Document:
+    """Read one document's ledger, for instance ``open_document("section-2.3")``."""
+    path = DOCUMENTS / f"{key}.yml"
+    if not path.is_file():
+        raise LedgerError(f"no ledger for {key!r}; there are {document_keys()}")
+    data = yaml.safe_load(path.read_text(encoding="utf-8"))
+    claims: dict[str, Claim] = {}
+    for row in data["claims"]:
+        claim = read_claim(data["document"], row)
+        if claim.id in claims:
+            raise LedgerError(f"{claim.key} stands twice in {path.name}")
+        claims[claim.id] = claim
+    return Document(data["document"], data["title"], claims)
+
+
+def document_keys() -> list[str]:
+    """List the documents that have a ledger."""
+    return sorted(path.stem for path in DOCUMENTS.glob("*.yml"))
+
+
+def find_claim(key: str) -> Claim:
+    """Find a claim by ``document/id``."""
+    document, _, claim_id = key.partition("/")
+    return open_document(document).claim(claim_id)
+
+
+def read_claim(document: str, row: dict[str, Any]) -> Claim:
+    """Make a claim of a YAML row; raise LedgerError if a field is unknown or missing."""
+    known = {field.name for field in fields(Claim)} - {"document"}
+    unknown = sorted(set(row) - known)
+    missing = sorted({"id", "where", "says"} - set(row))
+    if unknown or missing:
+        raise LedgerError(
+            f"{document}/{row.get('id', '?')}: unknown fields {unknown}, missing fields {missing}"
+        )
+    return Claim(document=document, **row)
+
+
+def judge(claim: Claim, computed: Any, via: Any = None) -> str:
+    """Work a verdict out from the numbers."""
+    if claim.against is not None:
+        other = find_claim(claim.against)
+        if other.value != claim.value:
+            return "conflict"
+    if claim.is_bound:
+        low = -math.inf if claim.at_least is None else claim.at_least
+        high = math.inf if claim.at_most is None else claim.at_most
+        return "holds" if all(low <= number <= high for number in flat(computed)) else "wrong"
+    if agrees(claim.value, computed, claim.places):
+        return "holds"
+    if via is not None and claim.places is not None:
+        close = agrees(claim.value, computed, claim.places, slack=1)
+        if close and agrees(claim.value, via, claim.places):
+            return "rounding"
+    return "wrong"
+
+
+def settle(claim: Claim, **found: Any) -> Verdict:
+    """Return the verdict, or raise if the ledger records another one.
+
+    A claim that has no verdict yet is new: what was found is taken, and ``make run`` records it.
+    """
+    if claim.verdict is not None:
+        recorded = {name: getattr(claim, name) for name in found}
+        if recorded != found:
+            raise LedgerError(
+                f"{claim.key}: the ledger records {recorded}, the numbers say {found}. "
+                "Mend the ledger if the document was misread, the notebook if it was not."
+            )
+        return Verdict(claim)
+    values = {field.name: getattr(claim, field.name) for field in fields(Claim)}
+    return Verdict(Claim(**(values | found)))
+
+
+def agrees(stated: Any, computed: Any, places: int | None, slack: int = 0) -> bool:
+    """Say whether a value rounds to what is stated, or within ``slack`` last digits of it."""
+    if shape(stated) != shape(computed):
+        return False
+    if places is None:
+        return stated == computed
+    # Half a unit of the last digit; the hair keeps a value on the edge on both sides of it.
+    reach = (0.5 + slack) * 10.0**-places * (1 + 1e-6)
+    return all(abs(a - b) <= reach for a, b in zip(flat(stated), flat(computed), strict=True))
+
+
+def percentiles(stated: Any, sample: list[Any]) -> Any:
+    """Give the share of draws, in percent, that lie below each stated figure."""
+    if isinstance(stated, list):
+        return [percentiles(part, [draw[i] for draw in sample]) for i, part in enumerate(stated)]
+    return 100 * sum(draw < stated for draw in sample) / len(sample)
+
+
+def plain(value: Any) -> Any:
+    """Turn tensors, arrays, shapes and tuples into numbers and lists."""
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    if isinstance(value, (list, tuple)):
+        return [plain(part) for part in value]
+    return value
+
+
+def each(value: Any, change: Callable[[Any], Any]) -> Any:
+    """Apply a function to every leaf of nested lists."""
+    if isinstance(value, list):
+        return [each(part, change) for part in value]
+    return change(value)
+
+
+def flat(value: Any) -> Iterable[Any]:
+    """Run through the leaves of nested lists."""
+    if isinstance(value, list):
+        for part in value:
+            yield from flat(part)
+    else:
+        yield value
+
+
+def shape(value: Any) -> Any:
+    """Give the lengths of nested lists, so that unlike shapes never agree."""
+    return [shape(part) for part in value] if isinstance(value, list) else None
+
+
+def rounded(value: Any, places: int | None) -> Any:
+    """Round every number of a value; leave it alone where no places are given."""
+    if places is None or value is None:
+        return value
+    # Adding zero turns -0.0 into 0.0.
+    return each(value, lambda number: round(float(number), places) + 0.0)
+
+
+def show(value: Any, places: int | None = None) -> str:
+    """Write a value as text, every number to the same places."""
+    if value is None:
+        return ""
+    if isinstance(value, list):
+        separator = ", " if places is None else " "
+        return "[" + separator.join(show(part, places) for part in value) + "]"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (int, float)) and places is not None:
+        return f"{value:.{places}f}"
+    if isinstance(value, int):
+        return f"{value:,}"
+    return str(value)

@@ -1,0 +1,193 @@
+"""The ledger: verdicts follow from numbers, and every claim is compared once, where it says."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+import torch
+import yaml
+from notebooks import NOTEBOOKS, name, verdicts
+
+from labkit import ledger
+from labkit.ledger import Claim, Document, LedgerError
+
+CLAIMS = [claim for key in ledger.document_keys() for claim in ledger.open_document(key)]
+COMPARED = [(verdict, name(path)) for path in NOTEBOOKS for verdict in verdicts(path)]
+
+each_claim = pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.key)
+
+
+# What holds the ledger and the notebooks together
+
+
+def test_the_four_documents_are_there():
+    keys = {"section-2.3", "committee", "subject-17-08", "chapter-11"}
+    assert set(ledger.document_keys()) == keys
+
+
+def test_every_comparison_names_a_claim():
+    known = {claim.key for claim in CLAIMS}
+    assert {f"{v['document']}/{v['id']}" for v, _ in COMPARED} <= known
+
+
+@each_claim
+def test_claim_is_compared_once_where_it_says(claim: Claim):
+    where = [nb for v, nb in COMPARED if (v["document"], v["id"]) == (claim.document, claim.id)]
+    typed = claim.verdict == "untested" or claim.source is not None
+    expected = [] if typed else [claim.notebook]
+    assert where == expected
+
+
+@each_claim
+def test_claim_is_complete(claim: Claim):
+    assert claim.verdict in ledger.VERDICTS
+    assert claim.verdict == "holds" or claim.why, "say why, and what is right"
+    assert claim.source is None or claim.computed is None, "a source or a computation, not both"
+    if claim.against:
+        other = ledger.find_claim(claim.against)
+        assert other.against == claim.key, "two claims in conflict name each other"
+        assert claim.verdict == other.verdict == "conflict"
+
+
+@each_claim
+def test_stored_verdict_is_the_ledgers(claim: Claim):
+    stored = [v for v, _ in COMPARED if (v["document"], v["id"]) == (claim.document, claim.id)]
+    assert all(v[field] == getattr(claim, field) for v in stored for field in ledger.RECORDED)
+
+
+def test_claims_stand_in_the_order_of_their_file():
+    for key in ledger.document_keys():
+        data = yaml.safe_load((ledger.DOCUMENTS / f"{key}.yml").read_text(encoding="utf-8"))
+        ids = [row["id"] for row in data["claims"]]
+        assert [name for name, times in Counter(ids).items() if times > 1] == []
+        assert data["document"] == key
+
+
+# How a verdict follows from numbers
+
+
+def document(**fields) -> Document:
+    claim = Claim(document="test", id="claim", where="here", says="this", **fields)
+    return Document("test", "A test", {"claim": claim})
+
+
+def verdict_of(computed, *, via=None, **fields) -> str:
+    return document(**fields).compare("claim", computed, via=via).claim.verdict
+
+
+@pytest.mark.parametrize(
+    ("stated", "places", "computed", "expected"),
+    [
+        (0.401, 3, 0.4011, "holds"),
+        (0.401, 3, 0.4016, "wrong"),
+        (0.4, 1, 0.35, "holds"),
+        (0.4, 1, 0.34, "wrong"),
+        ([[1, 2], [3, 4]], None, torch.tensor([[1, 2], [3, 4]]), "holds"),
+        ([[1, 2], [3, 4]], None, torch.tensor([[1, 2], [3, 5]]), "wrong"),
+        ([1.0, 2.0], 1, torch.tensor([[1.0, 2.0]]), "wrong"),
+        ([2, 4, 64], None, torch.zeros(2, 4, 64).shape, "holds"),
+        ("horizontal", None, "vertical", "wrong"),
+        (True, None, False, "wrong"),
+        (0.5, 2, float("nan"), "wrong"),
+    ],
+)
+def test_a_figure_is_judged_by_its_digits(stated, places, computed, expected):
+    assert verdict_of(computed, value=stated, places=places) == expected
+
+
+def test_rounding_needs_the_route_that_reproduces_the_figure():
+    exact, stated = 3.983, 3.99
+    assert verdict_of(exact, value=stated, places=2) == "wrong"
+    assert verdict_of(exact, value=stated, places=2, via=3.99) == "rounding"
+    assert verdict_of(exact, value=stated, places=2, via=3.98) == "wrong"
+    assert verdict_of(3.90, value=stated, places=2, via=3.99) == "wrong"
+
+
+@pytest.mark.parametrize(
+    ("bounds", "computed", "expected"),
+    [
+        ({"at_least": 0.99}, 1.0, "holds"),
+        ({"at_least": 0.99}, 0.5, "wrong"),
+        ({"at_most": 0.3}, [0.1, 0.2], "holds"),
+        ({"at_most": 0.3}, [0.1, 0.31], "wrong"),
+        ({"at_least": 0.2, "at_most": 0.3}, 0.25, "holds"),
+        ({"at_least": 0.2}, float("nan"), "wrong"),
+    ],
+)
+def test_a_bound_holds_for_every_number(bounds, computed, expected):
+    claim = document(**bounds).claim("claim")
+    assert ledger.judge(claim, computed) == expected
+
+
+def test_a_draw_is_judged_by_its_distribution():
+    sample = torch.arange(10_000.0) / 10_000
+    fields = {"value": 0.25, "places": 2, "draw": True}
+    believable = document(**fields).draw("claim", sample, seeded=0.7).claim
+    assert (believable.verdict, believable.computed, believable.percentile) == ("draw", 0.7, 25.0)
+    assert document(**fields).draw("claim", sample, seeded=0.2501).claim.verdict == "holds"
+    beyond = document(**(fields | {"value": 1.5})).draw("claim", sample)
+    assert beyond.claim.verdict == "wrong"
+
+
+def test_a_contradiction_is_a_conflict(monkeypatch):
+    other = Claim(document="other", id="claim", where="there", says="that", value=4096)
+    monkeypatch.setattr(ledger, "find_claim", lambda key: other)
+    assert verdict_of(12288, value=12288, against="other/claim") == "conflict"
+    assert verdict_of(4096, value=4096, against="other/claim") == "holds"
+
+
+@pytest.mark.parametrize(
+    "recorded", [{"verdict": "wrong", "computed": 0.4}, {"verdict": "holds", "computed": 0.5}]
+)
+def test_a_record_that_the_numbers_contradict_raises(recorded):
+    with pytest.raises(LedgerError, match="the numbers say"):
+        document(value=0.4, places=1, **recorded).compare("claim", 0.41)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: ledger.open_document("nowhere"), "no ledger for 'nowhere'"),
+        (lambda: document(value=1).compare("other", 1), "no claim 'other'"),
+        (lambda: document(value=1, draw=True).compare("claim", 1), "is a draw"),
+        (lambda: document(value=1).draw("claim", [1]), "not marked"),
+        (lambda: document().compare("claim", 1), "states no value"),
+        (lambda: ledger.read_claim("d", {"id": "x", "says": "y"}), r"missing fields \['where'\]"),
+        (
+            lambda: ledger.read_claim("d", {"id": "x", "where": "w", "says": "y", "vlaue": 1}),
+            r"unknown fields \['vlaue'\]",
+        ),
+    ],
+)
+def test_misuse_is_named(call, message):
+    with pytest.raises(LedgerError, match=message):
+        call()
+
+
+# How a verdict is told
+
+
+def test_a_verdict_is_told_as_text_html_and_data():
+    verdict = document(value=0.448, places=3, why="one <row> & more").compare("claim", 0.5035)
+    bundle = verdict._repr_mimebundle_()
+    assert bundle["text/plain"].splitlines()[0] == "wrong: this"
+    assert "0.448" in bundle["text/plain"]
+    assert "0.503" in bundle["text/plain"] or "0.504" in bundle["text/plain"]
+    assert "&lt;row&gt; &amp; more" in bundle["text/html"]
+    assert bundle[ledger.MIME]["verdict"] == "wrong"
+
+
+@pytest.mark.parametrize(
+    ("value", "places", "text"),
+    [
+        ([[0.5, -0.0]], 2, "[[0.50 0.00]]"),
+        ([2, 4, 64], None, "[2, 4, 64]"),
+        (1048576, None, "1,048,576"),
+        (True, None, "true"),
+        ("horizontal", None, "horizontal"),
+        (None, None, ""),
+    ],
+)
+def test_values_are_written_plainly(value, places, text):
+    assert ledger.show(ledger.rounded(value, places), places) == text

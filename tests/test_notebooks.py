@@ -1,0 +1,84 @@
+"""The form of the stored notebooks: executed in order, clean, small, in the book."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+from notebooks import NOTEBOOKS, ROOT, code_cells, name, outputs, read
+
+MAX_BYTES = 300_000
+# What differs from machine to machine, or from run to run.
+UNSTEADY = {
+    "a path": r"(?<![\w.:/])/(?:home|root|tmp|usr|work|mnt|Users|var)/|[A-Z]:\\\\",
+    "an address": r"\b0x[0-9a-f]{6,}",
+    "a time of day": r"\b\d{1,2}:\d{2}:\d{2}\b",
+    "a duration": r"\b\d+(?:\.\d+)? ?(?:ms|µs|us|seconds)\b",
+    "a progress bar": r"\d+%\|",
+}
+
+each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=name)
+
+
+def test_there_are_notebooks():
+    assert NOTEBOOKS
+
+
+@each_notebook
+def test_cells_were_executed_in_order(path: Path):
+    counts = [cell.execution_count for cell in code_cells(path)]
+    assert counts == list(range(1, len(counts) + 1)), f"run `make run NB={name(path)}.ipynb`"
+
+
+@each_notebook
+def test_metadata_is_canonical(path: Path):
+    notebook = read(path)
+    assert set(notebook.metadata) <= {"kernelspec", "widgets"}
+    assert all(set(cell.metadata) <= {"tags"} for cell in notebook.cells)
+
+
+@each_notebook
+def test_nothing_on_stderr(path: Path):
+    assert [o.text for o in outputs(path) if o.output_type == "stream" and o.name == "stderr"] == []
+
+
+@each_notebook
+def test_errors_are_expected(path: Path):
+    failing = [c for c in code_cells(path) if any(o.output_type == "error" for o in c.outputs)]
+    assert all("raises-exception" in cell.metadata.get("tags", []) for cell in failing)
+
+
+@each_notebook
+@pytest.mark.parametrize("what", UNSTEADY)
+def test_outputs_hold_on_any_machine(path: Path, what: str):
+    told = [
+        text
+        for output in outputs(path)
+        for text in [output.get("text", ""), output.get("evalue", ""), *texts(output)]
+    ]
+    found = [match for text in told for match in re.findall(UNSTEADY[what], text)]
+    assert found == [], f"{what} in an output"
+
+
+def texts(output) -> list[str]:
+    return [part for part in output.get("data", {}).values() if isinstance(part, str)]
+
+
+@each_notebook
+def test_figures_have_a_text_alternative(path: Path):
+    mime = "application/vnd.plotly.v1+json"
+    figures = [o.data[mime] for o in outputs(path) if mime in o.get("data", {})]
+    assert all(figure["layout"].get("meta", {}).get("alt") for figure in figures)
+
+
+@each_notebook
+def test_notebook_is_small(path: Path):
+    assert path.stat().st_size < MAX_BYTES
+
+
+def test_every_notebook_is_in_the_table_of_contents():
+    toc = yaml.safe_load((ROOT / "_toc.yml").read_text())
+    listed = {chapter["file"] for part in toc["parts"] for chapter in part["chapters"]}
+    assert {name(path) for path in NOTEBOOKS} <= listed

@@ -1,0 +1,168 @@
+"""Every built page in a real browser: no other host, no error, readable, light enough."""
+
+from __future__ import annotations
+
+import gzip
+import threading
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from browser import ARGUMENTS, OFFLINE, find
+from playwright.sync_api import Browser, Page, sync_playwright
+
+ROOT = Path(__file__).resolve().parent.parent
+HTML = ROOT / "_build" / "html"
+# The root page only sends the reader on to book/index.html.
+PAGES = sorted(
+    str(page.relative_to(HTML))
+    for page in HTML.rglob("*.html")
+    if "_static" not in page.parts and page != HTML / "index.html"
+)
+WIDE, PHONE = {"width": 1440, "height": 900}, {"width": 390, "height": 844}
+# After a resize the theme takes a moment to make wide outputs reachable by keyboard.
+RESIZE_MS = 600
+TEXT_PAGE_BYTES, FIGURE_PAGE_BYTES = 400_000, 1_200_000
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    """A file server that keeps its log to itself."""
+
+    def log_message(self, *arguments: object) -> None:
+        pass
+
+
+@pytest.fixture(scope="session")
+def site() -> Iterator[str]:
+    handler = partial(Quiet, directory=str(HTML))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        options = {"executable_path": find(), "args": [*ARGUMENTS, OFFLINE]}
+        with playwright.chromium.launch(**options) as browser:
+            yield browser
+
+
+@pytest.fixture
+def page(browser: Browser) -> Iterator[Page]:
+    context = browser.new_context(viewport=WIDE, reduced_motion="reduce")
+    yield context.new_page()
+    context.close()
+
+
+def visit(page: Page, address: str) -> tuple[list[str], list[str], int]:
+    """Open a page to its end; return foreign requests, console errors and compressed bytes."""
+    foreign, errors, sizes = [], [], []
+
+    def weigh(response) -> None:
+        if response.ok:
+            sizes.append(len(gzip.compress(response.body())))
+
+    page.on("request", lambda r: foreign.append(r.url) if is_foreign(r.url) else None)
+    page.on("console", lambda m: errors.append(m.text) if m.type == "error" else None)
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.on("response", weigh)
+    page.goto(address, wait_until="networkidle")
+    scroll_through(page)
+    return foreign, errors, sum(sizes)
+
+
+def is_foreign(url: str) -> bool:
+    parts = urlsplit(url)
+    return parts.scheme in ("http", "https", "ws", "wss") and parts.hostname != "127.0.0.1"
+
+
+def scroll_through(page: Page) -> None:
+    """Bring each figure near the window, as a reader does, and wait until it is drawn."""
+    for figure in page.locator("figure.plotly-figure").all():
+        figure.scroll_into_view_if_needed()
+        figure.locator(".main-svg").first.wait_for(state="visible", timeout=10_000)
+
+
+def set_theme(page: Page, theme: str) -> None:
+    page.evaluate(f"document.documentElement.dataset.theme = '{theme}'")
+    page.evaluate(f"document.documentElement.dataset.mode = '{theme}'")
+
+
+def serious(page: Page) -> list[str]:
+    """List what axe-core finds serious or critical, each with the elements it names."""
+    found = Axe().run(page).response["violations"]
+    return [
+        f"{rule['id']}: {rule['help']}: {[node['html'][:160] for node in rule['nodes'][:4]]}"
+        for rule in found
+        if rule["impact"] in ("serious", "critical")
+    ]
+
+
+def test_the_book_is_built():
+    assert PAGES, f"no pages under {HTML}: run `make book`"
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_page(name: str, page: Page, site: str):
+    foreign, errors, weight = visit(page, f"{site}/{name}")
+    assert not foreign, "asks another host"
+    assert not errors, "logs errors"
+    assert page.locator(".katex-error").count() == 0, "a formula did not render"
+    for formula in page.locator(".math .katex-html").all()[:20]:
+        assert formula.bounding_box() is not None, "a formula is not visible"
+    figures = page.locator("figure.plotly-figure").count()
+    assert weight < (FIGURE_PAGE_BYTES if figures else TEXT_PAGE_BYTES), f"{weight} bytes"
+
+    for theme in ("light", "dark"):
+        set_theme(page, theme)
+        assert serious(page) == [], f"{theme}, wide"
+    page.set_viewport_size(PHONE)
+    overflow = "document.scrollingElement.scrollWidth - window.innerWidth"
+    page.wait_for_timeout(RESIZE_MS)
+    assert page.evaluate(overflow) <= 0, f"scrolls sideways on a phone: {widest(page)}"
+    for theme in ("light", "dark"):
+        set_theme(page, theme)
+        assert serious(page) == [], f"{theme}, phone"
+
+
+def widest(page: Page) -> list[str]:
+    """Name the elements that reach beyond the window and do not scroll by themselves."""
+    return page.evaluate(
+        """() => {
+          const scrolls = e => e && (getComputedStyle(e).overflowX !== "visible" || scrolls(e.parentElement));
+          return [...document.querySelectorAll("main *")]
+            .filter(e => e.getBoundingClientRect().right > innerWidth + 1)
+            .filter(e => !scrolls(e.closest("main") === e ? null : e.parentElement))
+            .slice(0, 8).map(e => `${e.tagName}.${e.className}: ${e.textContent.slice(0, 60)}`);
+        }"""
+    )
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_icons_are_in_the_font(name: str, page: Page, site: str):
+    page.goto(f"{site}/{name}")
+    missing = page.evaluate(
+        """[...document.querySelectorAll(".fa-solid, .fas, .fa")]
+        .filter(e => ["none", "normal"].includes(getComputedStyle(e, "::before").content))
+        .map(e => e.className)"""
+    )
+    assert missing == [], "add them to ICONS in book/_ext/assets.py"
+
+
+@pytest.mark.parametrize("name", [name for name in PAGES if name.startswith("chapters/")])
+def test_figures_follow_the_theme(name: str, page: Page, site: str):
+    visit(page, f"{site}/{name}")
+    title = page.locator(".gtitle")
+    assert title.count(), "a chapter has a figure worth looking at"
+    colours = []
+    for theme in ("light", "dark"):
+        set_theme(page, theme)
+        page.wait_for_timeout(300)
+        colours.append(title.first.evaluate("element => getComputedStyle(element).fill"))
+    assert colours[0] != colours[1]

@@ -1,0 +1,87 @@
+"""The notebook tool and the build's extension: canonical form, recorded verdicts, errata."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import nbformat
+import pytest
+import yaml
+from notebooks import ROOT
+
+from labkit import ledger
+
+SHOWN = ("wrong", "conflict", "draw", "rounding")
+
+
+def load(path: str) -> ModuleType:
+    """Import a file that is no part of a package."""
+    spec = importlib.util.spec_from_file_location(Path(path).stem, ROOT / path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    module = load("tools/notebook.py")
+    row = {"id": "new", "where": "w", "says": "s", "value": [1.5], "places": 1, "notebook": "n"}
+    old = row | {"id": "old", "verdict": "holds", "computed": [1.5]}
+    ledger_file = tmp_path / "d.yml"
+    ledger_file.write_text(yaml.safe_dump({"document": "d", "title": "t", "claims": [row, old]}))
+    monkeypatch.setattr(module, "DOCUMENTS", tmp_path)
+    return module
+
+
+def found(claim_id: str, verdict: str) -> dict:
+    fields = {"verdict": verdict, "computed": [2.5], "percentile": None}
+    return {"document": "d", "id": claim_id, **fields}
+
+
+def test_a_new_verdict_is_recorded(tool: ModuleType):
+    assert tool.record([found("new", "wrong")]) == ["d/new: wrong"]
+    row = yaml.safe_load((tool.DOCUMENTS / "d.yml").read_text())["claims"][0]
+    assert (row["verdict"], row["computed"]) == ("wrong", [2.5])
+
+
+def test_a_recorded_verdict_is_never_overwritten(tool: ModuleType):
+    before = (tool.DOCUMENTS / "d.yml").read_text()
+    assert tool.record([found("old", "wrong")]) == []
+    assert (tool.DOCUMENTS / "d.yml").read_text() == before
+
+
+def test_canonical_form_keeps_what_a_reader_needs(tool: ModuleType):
+    cell = nbformat.v4.new_code_cell("1", execution_count=1, metadata={"tags": ["t"], "x": 1})
+    cell.outputs = [nbformat.v4.new_output("error", ename="E", evalue="e", traceback=["/a/b.py"])]
+    notebook = nbformat.v4.new_notebook(cells=[cell], metadata={"language_info": {"name": "python"}, "y": 2})
+    result = tool.canonical(notebook)
+    assert set(result.metadata) == {"kernelspec"}
+    assert result.cells[0].metadata == {"tags": ["t"]}
+    assert result.cells[0].outputs[0].traceback == ["E: e"]
+
+
+def test_a_failing_notebook_is_left_as_it_was(tool: ModuleType, tmp_path: Path, monkeypatch):
+    path = tmp_path / "n.ipynb"
+    nbformat.write(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("1 / 0")]), path)
+    before = path.read_bytes()
+    monkeypatch.setattr(sys, "argv", ["notebook.py", str(path)])
+    assert tool.main() == 1
+    assert path.read_bytes() == before
+
+
+def test_the_picture_is_drawn_from_the_ledger():
+    landing = load("book/_ext/landing.py")
+    assert landing.PICTURE.read_text(encoding="utf-8") == landing.picture(), "run `make book`"
+
+
+@pytest.mark.parametrize("key", ledger.document_keys())
+def test_the_errata_are_the_claims_that_did_not_hold(key: str):
+    errata = load("book/_ext/errata.py")
+    document = ledger.open_document(key)
+    told = errata.section(document)
+    for claim in document:
+        assert (f"({claim.anchor}-erratum)=" in told) == (claim.verdict in SHOWN), claim.key

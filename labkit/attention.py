@@ -277,10 +277,10 @@ class MultiHeadAttention(nn.Module):
             _check_mask(mask, (*q.shape[:-1], k.shape[-2]), "(B, h, n_q, n_k)")
         dropout_p = self.dropout if self.training else 0.0
         heads = _attend(q, k, v, mask, is_causal, self.d_k**-0.5, dropout_p, return_weights)
-        if return_weights:
-            heads, weights = heads
-            return self.w_o(merge_heads(heads)), weights
-        return self.w_o(merge_heads(heads))
+        heads, weights = heads if return_weights else (heads, None)
+        w_o = self.w_o
+        out = F.linear(merge_heads(heads), w_o.weight, w_o.bias)
+        return (out, weights) if return_weights else out
 
     @property
     def w_q(self) -> Projection:
@@ -357,27 +357,31 @@ class MultiHeadAttention(nn.Module):
     def _project(self, x: Tensor, context: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         """Return q, k and v, each (B, h, n, d): one product, or two where there is a context."""
         h, d_k, d_v = self.h, self.d_k, self.d_v
+        w_qkv = self.w_qkv
+        weight, bias = w_qkv.weight, w_qkv.bias
         if context is None:
-            return _cut(self.w_qkv(x), h, (d_k, d_k, d_v))
-        sizes, bias = (h * d_k, h * (d_k + d_v)), self.w_qkv.bias
-        w_q, w_kv = self.w_qkv.weight.split(sizes)
+            return _cut(F.linear(x, weight, bias), h, (d_k, d_k, d_v))
+        sizes = h * d_k, h * (d_k + d_v)
+        w_q, w_kv = weight.split(sizes)
         b_q, b_kv = (None, None) if bias is None else bias.split(sizes)
-        return *_cut(F.linear(x, w_q, b_q), h, (d_k,)), *_cut(F.linear(context, w_kv, b_kv), h, (d_k, d_v))
+        (q,) = _cut(F.linear(x, w_q, b_q), h, (d_k,))
+        return q, *_cut(F.linear(context, w_kv, b_kv), h, (d_k, d_v))
 
     def _check_input(self, name: str, x: Tensor) -> None:
-        weight = self.w_qkv.weight
         _check_tensor(name, x, 2, "(B, n, d_model)")
-        if x.shape[-1] != self.d_model:
+        *_, n, width = x.shape
+        if width != self.d_model:
             raise ValueError(
                 f"{name} must have shape (B, n, d_model) with d_model={self.d_model}; got shape "
                 f"{tuple(x.shape)}. Its last dimension is the one to change."
             )
-        if x.shape[-2] == 0:
+        if n == 0:
             raise ValueError(f"{name} must have at least one position; got shape {tuple(x.shape)}.")
-        if x.dtype != weight.dtype and not torch.is_autocast_enabled(x.device.type):
+        dtype = self.w_qkv.weight.dtype
+        if x.dtype != dtype and not torch.is_autocast_enabled(x.device.type):
             raise TypeError(
-                f"{name} must have the type of the weights, {weight.dtype}; got {x.dtype}. "
-                f"Convert one: {name}.to({weight.dtype}), or the module with .to({x.dtype})."
+                f"{name} must have the type of the weights, {dtype}; got {x.dtype}. "
+                f"Convert one: {name}.to({dtype}), or the module with .to({x.dtype})."
             )
 
 
@@ -453,22 +457,21 @@ def _fused(
     dropout_p: float,
 ) -> Tensor:
     """Bring the tensors to the form that PyTorch's kernel takes: (B, h, n, d), with one d."""
-    lead, d_k, d_v = q.shape[:-2], q.shape[-1], v.shape[-1]
+    *lead, n_q, d_k = q.shape
+    d_v = v.shape[-1]
     if mask is not None:
         mask = _four_dimensional(mask, lead)
     if len(lead) != 2:
         q, k, v = (_four_dimensional(x, lead) for x in (q, k, v))
     if d_k != d_v:  # a feature of zeros changes no score, and no output but its own
         q, k, v = (F.pad(x, (0, max(d_k, d_v) - x.shape[-1])) for x in (q, k, v))
-    if not q.stride(-1) == k.stride(-1) == v.stride(-1) == 1:
-        q, k, v = q.contiguous(), k.contiguous(), v.contiguous()
     out = F.scaled_dot_product_attention(q, k, v, mask, dropout_p, is_causal, scale=scale)
     if d_k != d_v:
         out = out[..., :d_v]
-    return out if len(lead) == 2 else out.reshape(*lead, *out.shape[-2:])
+    return out if len(lead) == 2 else out.reshape(*lead, n_q, d_v)
 
 
-def _four_dimensional(x: Tensor, lead: torch.Size) -> Tensor:
+def _four_dimensional(x: Tensor, lead: list[int]) -> Tensor:
     """Add leading dimensions of size 1, or merge all but the last of them."""
     x = x[(None,) * (max(len(lead), 2) + 2 - x.ndim)]
     if x.ndim == 4:

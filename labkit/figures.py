@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 # Okabe and Ito's palette, without the colours that fade on white or on black.
 BLUE, ORANGE, GREEN, PINK = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
 COLOURS = (ORANGE, BLUE, PINK, GREEN)
+SYMBOLS = ("x-thin", "diamond-open")
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 PLACES = 3
 
@@ -111,7 +112,7 @@ def boxes(
         box = dict(zip(("lowerfence", "q1", "median", "q3", "upperfence"), quantiles, strict=True))
         place = {"x": [i + offset for i in range(len(parts))], "width": 0.8 * step}
         traces.append({"type": "box", "name": name, "marker_color": colour, **place, **box})
-    for (name, values), symbol in zip((marks or {}).items(), ("x-thin", "diamond-open"), strict=False):
+    for (name, values), symbol in zip((marks or {}).items(), SYMBOLS, strict=False):
         spots = [
             (i + offsets[side], y) for i, row in enumerate(values) for side, y in enumerate(row)
         ]

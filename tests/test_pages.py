@@ -135,10 +135,11 @@ def widest(page: Page) -> list[str]:
     """Name the elements that reach beyond the window and do not scroll by themselves."""
     return page.evaluate(
         """() => {
-          const scrolls = e => e && (getComputedStyle(e).overflowX !== "visible" || scrolls(e.parentElement));
+          const clips = e => getComputedStyle(e).overflowX !== "visible";
+          const scrolls = e => e !== null && (clips(e) || scrolls(e.parentElement));
           return [...document.querySelectorAll("main *")]
             .filter(e => e.getBoundingClientRect().right > innerWidth + 1)
-            .filter(e => !scrolls(e.closest("main") === e ? null : e.parentElement))
+            .filter(e => !scrolls(e.parentElement))
             .slice(0, 8).map(e => `${e.tagName}.${e.className}: ${e.textContent.slice(0, 60)}`);
         }"""
     )

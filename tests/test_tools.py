@@ -57,7 +57,8 @@ def test_a_recorded_verdict_is_never_overwritten(tool: ModuleType):
 def test_canonical_form_keeps_what_a_reader_needs(tool: ModuleType):
     cell = nbformat.v4.new_code_cell("1", execution_count=1, metadata={"tags": ["t"], "x": 1})
     cell.outputs = [nbformat.v4.new_output("error", ename="E", evalue="e", traceback=["/a/b.py"])]
-    notebook = nbformat.v4.new_notebook(cells=[cell], metadata={"language_info": {"name": "python"}, "y": 2})
+    metadata = {"language_info": {"name": "python"}, "y": 2}
+    notebook = nbformat.v4.new_notebook(cells=[cell], metadata=metadata)
     result = tool.canonical(notebook)
     assert set(result.metadata) == {"kernelspec"}
     assert result.cells[0].metadata == {"tags": ["t"]}

@@ -76,7 +76,7 @@ def scaled_dot_product_attention(
     tensor([1., 0.])
     """
     _check_qkv(q, k, v)
-    q, k, v = _broadcast_leading(q, k, v)
+    q, k, v = (_contiguous_features(x) for x in _broadcast_leading(q, k, v))
     if mask is not None:
         _check_mask(mask, (*q.shape[:-1], k.shape[-2]), "(..., n_q, n_k)")
     dropout_p = _probability("dropout_p", dropout_p)
@@ -227,7 +227,8 @@ class MultiHeadAttention(nn.Module):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        self.d_model, self.h = _size("d_model", d_model), _size("h", h)
+        self.d_model = d_model = _size("d_model", d_model)
+        self.h = h = _size("h", h)
         if d_k is None and d_model % h:
             raise ValueError(
                 f"d_model must be a multiple of h where d_k is left out; got d_model={d_model} "
@@ -236,8 +237,7 @@ class MultiHeadAttention(nn.Module):
         self.d_k = d_model // h if d_k is None else _size("d_k", d_k)
         self.d_v = self.d_k if d_v is None else _size("d_v", d_v)
         self.dropout = _probability("dropout", dropout)
-        self._widths = (h * self.d_k, h * self.d_k, h * self.d_v)
-        self.w_qkv = nn.Linear(d_model, sum(self._widths), bias, device, dtype)
+        self.w_qkv = nn.Linear(d_model, h * (2 * self.d_k + self.d_v), bias, device, dtype)
         self.w_o = nn.Linear(h * self.d_v, d_model, bias, device, dtype)
         nn.init.xavier_uniform_(self.w_qkv.weight)
         if bias:
@@ -272,6 +272,7 @@ class MultiHeadAttention(nn.Module):
         self._check_input("x", x)
         if context is not None:
             self._check_input("context", context)
+            _check_same_batch(x, context)
         q, k, v = self._project(x, context)
         if mask is not None:
             _check_mask(mask, (*q.shape[:-1], k.shape[-2]), "(B, h, n_q, n_k)")
@@ -285,17 +286,17 @@ class MultiHeadAttention(nn.Module):
     @property
     def w_q(self) -> Projection:
         """W^Q of all heads: weight (h*d_k, d_model)."""
-        return self._part(0)
+        return self._rows(0, self.d_k)
 
     @property
     def w_k(self) -> Projection:
         """W^K of all heads: weight (h*d_k, d_model)."""
-        return self._part(1)
+        return self._rows(self.d_k, self.d_k)
 
     @property
     def w_v(self) -> Projection:
         """W^V of all heads: weight (h*d_v, d_model)."""
-        return self._part(2)
+        return self._rows(2 * self.d_k, self.d_v)
 
     @classmethod
     def from_torch(cls, module: nn.MultiheadAttention) -> MultiHeadAttention:
@@ -348,18 +349,18 @@ class MultiHeadAttention(nn.Module):
         theirs.load_state_dict(state, assign=True)
         return theirs.train(self.training)
 
-    def _part(self, index: int) -> Projection:
-        """Return one of the three matrices in w_qkv, and its part of the bias."""
-        weight = self.w_qkv.weight.split(self._widths)[index]
-        bias = None if self.w_qkv.bias is None else self.w_qkv.bias.split(self._widths)[index]
-        return Projection(weight, bias)
+    def _rows(self, start: int, width: int) -> Projection:
+        """Return the rows of w_qkv from h * start on, a width for each head."""
+        rows = slice(self.h * start, self.h * (start + width))
+        bias = self.w_qkv.bias
+        return Projection(self.w_qkv.weight[rows], None if bias is None else bias[rows])
 
     def _project(self, x: Tensor, context: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         """Return q, k and v, each (B, h, n, d): one product, or two where there is a context."""
         h, d_k, d_v = self.h, self.d_k, self.d_v
         w_qkv = self.w_qkv
         weight, bias = w_qkv.weight, w_qkv.bias
-        if context is None:
+        if context is None or context is x:
             return _cut(F.linear(x, weight, bias), h, (d_k, d_k, d_v))
         sizes = h * d_k, h * (d_k + d_v)
         w_q, w_kv = weight.split(sizes)
@@ -490,6 +491,11 @@ def _cut(x: Tensor, h: int, widths: tuple[int, ...]) -> tuple[Tensor, ...]:
     return tuple([part.transpose(-3, -2) for part in parts])
 
 
+def _contiguous_features(x: Tensor) -> Tensor:
+    """Lay the features side by side: PyTorch's fused kernel takes no others."""
+    return x if x.stride(-1) == 1 else x.contiguous()
+
+
 def _broadcast_leading(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Give q, k and v the same leading dimensions, without a copy."""
     leads = q.shape[:-2], k.shape[:-2], v.shape[:-2]
@@ -553,6 +559,14 @@ def _check_qkv(q: Tensor, k: Tensor, v: Tensor) -> None:
         )
 
 
+def _check_same_batch(x: Tensor, context: Tensor) -> None:
+    if x.shape[:-2] != context.shape[:-2]:
+        raise ValueError(
+            "x and context must have the same leading dimensions; got "
+            f"{_shapes(x=x, context=context)}. Expand the one that serves several."
+        )
+
+
 def _check_mask(mask: Tensor, shape: tuple[int, ...], form: str) -> None:
     _check_tensor("mask", mask, 0, form)
     if mask.dtype != torch.bool:
@@ -568,7 +582,8 @@ def _check_mask(mask: Tensor, shape: tuple[int, ...], form: str) -> None:
     if mask.ndim > len(shape) or any(size not in (1, full) for size, full in pairs):
         raise ValueError(
             f"mask must broadcast to {form} = {shape}: each dimension equal or 1; got shape "
-            f"{tuple(mask.shape)}. A (B, n_k) padding mask goes in as mask[:, None, None, :]."
+            f"{tuple(mask.shape)}. Pass a (B, n_k) padding mask as mask[:, None, None, :], and a "
+            "(B, n_q, n_k) mask as mask[:, None]."
         )
 
 

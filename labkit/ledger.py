@@ -85,7 +85,7 @@ class Claim:
         if not self.draw:
             return text
         seeded = "no seed named" if self.computed is None else f"seeded run {text}"
-        return f"{seeded}; the figure exceeds this share of draws: {show(self.percentile, 1)} %"
+        return f"{seeded}; this share of draws prints less: {show(self.percentile, 0)} %"
 
 
 @dataclass(frozen=True)
@@ -180,7 +180,7 @@ class Document:
         if not claim.draw:
             raise LedgerError(f"{claim.key} is not marked `draw: true`; use compare()")
         sample, seeded = plain(sample), plain(seeded)
-        percentile = percentiles(claim.value, sample)
+        percentile = percentiles(claim.value, rounded(sample, claim.places))
         if seeded is not None and agrees(claim.value, seeded, claim.places):
             verdict = "holds"
         else:
@@ -191,7 +191,7 @@ class Document:
             claim,
             verdict=verdict,
             computed=rounded(seeded, claim.places),
-            percentile=rounded(percentile, 1),
+            percentile=rounded(percentile, 0),
         )
 
 
@@ -282,7 +282,7 @@ def agrees(stated: Any, computed: Any, places: int | None, slack: int = 0) -> bo
 
 
 def percentiles(stated: Any, sample: list[Any]) -> Any:
-    """Give the share of draws, in percent, that lie below each stated figure."""
+    """Give the share of draws, in percent, that print less than each stated figure."""
     if isinstance(stated, list):
         return [percentiles(part, [draw[i] for draw in sample]) for i, part in enumerate(stated)]
     return 100 * sum(draw < stated for draw in sample) / len(sample)

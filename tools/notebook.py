@@ -33,6 +33,8 @@ def execute(path: Path) -> nbformat.NotebookNode:
         timeout=CELL_SECONDS,
         record_timing=False,
         coalesce_streams=True,
+        # The kernel talks to this process on this machine only; its warning about that is noise.
+        extra_arguments=["--log-level=ERROR"],
         resources={"metadata": {"path": str(path.parent)}},
         on_cell_complete=lambda cell, cell_index: bar.update(cell_index + 1 - bar.n),
     )

@@ -1,0 +1,48 @@
+"""The figures: told in words, rounded, refused when their parts do not fit."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from labkit import figures
+
+
+def test_numbers_are_rounded_and_stored_as_lists():
+    drawn = figures.figure([{"type": "scatter", "y": torch.tensor([1 / 3])}], title="t", alt="a")
+    assert drawn.to_dict()["data"][0]["y"] == [0.333]
+
+
+def test_the_text_alternative_is_kept():
+    drawn = figures.figure([], title="t", alt="what it shows")
+    assert drawn.layout.meta["alt"] == "what it shows"
+
+
+def test_boxes_place_quantiles_and_marks():
+    sample = torch.linspace(0, 1, 101)
+    drawn = figures.boxes(
+        {"one": [sample]}, categories=["c"], marks={"m": [[0.5]]}, title="t", alt="a"
+    ).to_dict()
+    box, marks = drawn["data"]
+    assert (box["lowerfence"], box["median"], box["upperfence"]) == ([0.05], [0.5], [0.95])
+    assert marks["y"] == [0.5]
+    assert marks["x"] == box["x"]
+
+
+@pytest.mark.parametrize(
+    ("draw", "message"),
+    [
+        (lambda: figures.figure([], title="t", alt=" "), "say in `alt` what it shows"),
+        (
+            lambda: figures.heatmap([[1, 2]], rows=["r"], columns=["c"], title="t", alt="a"),
+            r"the matrix is \(1, 2\), its labels are for \(1, 1\)",
+        ),
+        (
+            lambda: figures.boxes({"s": []}, categories=["c"], title="t", alt="a"),
+            "'s' has 0 samples for 1 categories",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_named(draw, message):
+    with pytest.raises(ValueError, match=message):
+        draw()

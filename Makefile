@@ -60,7 +60,7 @@ unit: setup ## Test labkit against PyTorch, the ledger and the notebooks' form
 
 notebooks: setup ## Execute every notebook again and compare each output
 	@echo "== Notebooks, executed again and compared"
-	@$(BIN)/python -m pytest --nbval -n 2 --dist loadfile $(NOTEBOOKS)
+	@$(BIN)/python -m pytest --nbval --nbval-cell-timeout 300 -n 2 --dist loadfile $(NOTEBOOKS)
 
 pages: book ## Open every page in a real browser
 	@echo "== Pages in a browser"

@@ -1,0 +1,691 @@
+"""labkit's attention against PyTorch's: values, gradients, masks, types, errors."""
+
+from __future__ import annotations
+
+import itertools
+import subprocess
+import sys
+from unittest import mock
+
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from labkit import (
+    MultiHeadAttention,
+    attention,
+    causal_mask,
+    merge_heads,
+    scaled_dot_product_attention,
+    split_heads,
+)
+
+repeatable = settings(derandomize=True, database=None, deadline=None, max_examples=150)
+
+# How far a result may lie from the same computation in float64 on the same inputs.
+# Half precision keeps 11 bits (float16) or 8 (bfloat16), so about 1e-3 or 8e-3 of values near 1.
+TOLERANCE = {
+    torch.float64: 1e-12,
+    torch.float32: 1e-5,
+    torch.float16: 5e-3,
+    torch.bfloat16: 4e-2,
+}
+DTYPES = pytest.mark.parametrize("dtype", TOLERANCE, ids=lambda dtype: str(dtype).split(".")[1])
+PATHS = pytest.mark.parametrize("return_weights", [False, True], ids=["fused", "with weights"])
+
+sizes = st.integers(1, 7)
+seeds = st.integers(0, 2**31 - 1)
+
+
+def draw_normal(seed: int, *shapes: tuple[int, ...], dtype: torch.dtype = torch.float32) -> list:
+    generator = torch.Generator().manual_seed(seed)
+    return [torch.randn(*shape, generator=generator).to(dtype) for shape in shapes]
+
+
+def draw_mask(seed: int, *shape: int) -> Tensor:
+    """A mask in which some rows are empty and some are full."""
+    generator = torch.Generator().manual_seed(seed)
+    threshold = torch.rand(*shape[:-1], 1, generator=generator) * 1.6 - 0.3
+    return torch.rand(*shape, generator=generator) < threshold
+
+
+def value_and_gradients(function, *tensors: Tensor) -> list[Tensor]:
+    """Return the output, and its gradients in the tensors for one fixed cotangent."""
+    tensors = [x.detach().clone().requires_grad_() for x in tensors]
+    out = function(*tensors)
+    cotangent = torch.linspace(-1, 1, out.numel(), dtype=torch.float64).reshape(out.shape)
+    return [out.detach(), *torch.autograd.grad(out, tensors, cotangent.to(out.dtype))]
+
+
+def assert_all_close(ours: list[Tensor], theirs: list[Tensor], tolerance: float) -> None:
+    for one, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(
+            one.double(), other.double(), rtol=tolerance, atol=tolerance, check_stride=False
+        )
+
+
+def pytorch_in_float64(q, k, v, mask=None, scale=None) -> list[Tensor]:
+    """Value and gradients of PyTorch's function in float64, by its step-by-step backend."""
+
+    def function(q, k, v):
+        with sdpa_kernel(SDPBackend.MATH):
+            return F.scaled_dot_product_attention(q, k, v, mask, scale=scale)
+
+    return value_and_gradients(function, q.double(), k.double(), v.double())
+
+
+@st.composite
+def problems(draw):
+    """q, k, v, a mask that broadcasts or none, whether causal, and a scale or none."""
+    lead = draw(st.lists(st.integers(1, 3), max_size=3).map(tuple))
+    n_q, n_k, d_k, d_v, seed = draw(st.tuples(sizes, sizes, sizes, sizes, seeds))
+    shapes = [(*lead, n_q, d_k), (*lead, n_k, d_k), (*lead, n_k, d_v)]
+    for index in draw(st.sets(st.integers(0, 2), max_size=2)):  # these broadcast
+        shapes[index] = (
+            tuple(draw(st.sampled_from((1, size))) for size in lead) + shapes[index][-2:]
+        )
+    q, k, v = draw_normal(seed, *shapes)
+    lead = torch.broadcast_shapes(*(shape[:-2] for shape in shapes))
+    mask = None
+    if draw(st.booleans()):
+        shape = [draw(st.sampled_from((1, size))) for size in (*lead, n_q, n_k)]
+        mask = draw_mask(seed, *shape[draw(st.integers(0, len(lead))) :])
+    return q, k, v, mask, draw(st.booleans()), draw(st.sampled_from((None, 0.3, 2)))
+
+
+@PATHS
+@given(problem=problems(), block=st.sampled_from((2, 256)))
+@repeatable
+def test_attention_equals_pytorch_in_value_and_gradient(problem, block, return_weights):
+    q, k, v, mask, is_causal, scale = problem
+
+    def function(q, k, v):
+        out = scaled_dot_product_attention(
+            q, k, v, mask, is_causal=is_causal, scale=scale, return_weights=return_weights
+        )
+        return out[0] if return_weights else out
+
+    with mock.patch.object(attention, "CAUSAL_BLOCK", block):
+        ours = value_and_gradients(function, q, k, v)
+    if is_causal:
+        causal = causal_mask(q.shape[-2], k.shape[-2])
+        mask = causal if mask is None else mask & causal
+    assert_all_close(ours, pytorch_in_float64(q, k, v, mask, scale), TOLERANCE[torch.float32])
+
+
+@given(problem=problems())
+@repeatable
+def test_weights_are_shares_of_what_may_be_seen(problem):
+    q, k, v, mask, is_causal, scale = problem
+    out, weights = scaled_dot_product_attention(
+        q, k, v, mask, is_causal=is_causal, scale=scale, return_weights=True
+    )
+    fused = scaled_dot_product_attention(q, k, v, mask, is_causal=is_causal, scale=scale)
+    torch.testing.assert_close(out, fused)
+    assert weights.shape == (*out.shape[:-1], k.shape[-2])
+    may = torch.ones_like(weights, dtype=torch.bool)
+    may = may if mask is None else may & mask
+    may = may & causal_mask(*weights.shape[-2:]) if is_causal else may
+    assert (weights >= 0).all()
+    assert (weights[~may] == 0).all()
+    torch.testing.assert_close(weights.sum(-1), may.any(-1).float())
+    torch.testing.assert_close(weights @ v, out)
+
+
+@DTYPES
+@PATHS
+@given(seed=seeds, masked=st.booleans())
+@settings(repeatable, max_examples=40)
+def test_every_type_stays_within_its_tolerance(dtype, return_weights, seed, masked):
+    q, k, v = draw_normal(seed, (2, 3, 9, 16), (2, 3, 17, 16), (2, 3, 17, 16), dtype=dtype)
+    mask = draw_mask(seed, 2, 1, 9, 17) if masked else None
+
+    def function(q, k, v):
+        out = scaled_dot_product_attention(q, k, v, mask, return_weights=return_weights)
+        return out[0] if return_weights else out
+
+    ours = value_and_gradients(function, q, k, v)
+    assert all(x.dtype == dtype for x in ours)
+    assert_all_close(ours, pytorch_in_float64(q, k, v, mask), TOLERANCE[dtype])
+
+
+@DTYPES
+@PATHS
+@pytest.mark.parametrize("d_v", [8, 5])
+@pytest.mark.parametrize("is_causal", [False, True])
+@pytest.mark.filterwarnings("ignore:Anomaly Detection")
+def test_a_query_with_nothing_to_see_gives_zeros_and_no_gradient(
+    dtype, return_weights, d_v, is_causal
+):
+    q, k, v = draw_normal(0, (2, 4, 5, 8), (2, 4, 6, 8), (2, 4, 6, d_v), dtype=dtype)
+    mask = torch.ones(2, 1, 5, 6, dtype=torch.bool)
+    mask[0, :, 2] = False
+    mask[1] = False
+
+    def function(q, k, v):
+        out = scaled_dot_product_attention(
+            q, k, v, mask, is_causal=is_causal, return_weights=return_weights
+        )
+        return out[0] if return_weights else out
+
+    with torch.autograd.detect_anomaly(check_nan=True):
+        out, *gradients = value_and_gradients(function, q, k, v)
+    assert all(x.isfinite().all() for x in (out, *gradients))
+    for zero in (out[0, :, 2], out[1], gradients[0][0, :, 2], *(x[1] for x in gradients)):
+        assert (zero == 0).all()
+    assert all((x[0] != 0).any() for x in (out, *gradients))
+
+
+@PATHS
+@pytest.mark.parametrize(("n_q", "n_k"), [(6, 6), (3, 6), (1, 6), (6, 4)])
+def test_no_query_sees_the_future(n_q, n_k, return_weights):
+    q, k, v = draw_normal(1, (2, n_q, 4), (2, n_k, 4), (2, n_k, 4))
+
+    def function(k, v):
+        out = scaled_dot_product_attention(q, k, v, is_causal=True, return_weights=return_weights)
+        return out[0] if return_weights else out
+
+    k, v = k.requires_grad_(), v.requires_grad_()
+    out = function(k, v)
+    for i in range(n_q):
+        future = max(i + n_k - n_q + 1, 0)
+        changed_k, changed_v = k.detach().clone(), v.detach().clone()
+        changed_k[:, future:] = 1e4
+        changed_v[:, future:] = -1e4
+        torch.testing.assert_close(function(changed_k, changed_v)[:, i], out[:, i].detach())
+        in_k, in_v = torch.autograd.grad(out[:, i].sum(), (k, v), retain_graph=True)
+        assert not in_k[:, future:].any()
+        assert not in_v[:, future:].any()
+        assert in_v[:, :future].all()
+
+
+def test_module_does_not_see_the_future_by_gradient():
+    module = MultiHeadAttention(8, 2)
+    (x,) = draw_normal(2, (1, 6, 8))
+    jacobian = torch.autograd.functional.jacobian(lambda x: module(x, is_causal=True), x)
+    reach = jacobian.abs().sum((0, 2, 3, 5))
+    assert torch.equal(reach > 0, causal_mask(6))
+
+
+@given(seed=seeds, return_weights=st.booleans())
+@repeatable
+def test_attention_does_not_know_the_order(seed, return_weights):
+    q, k, v, x = draw_normal(seed, (2, 5, 4), (2, 6, 4), (2, 6, 3), (2, 6, 8))
+    order = torch.randperm(6, generator=torch.Generator().manual_seed(seed))
+    permuted = scaled_dot_product_attention(q, k[:, order], v[:, order])
+    torch.testing.assert_close(permuted, scaled_dot_product_attention(q, k, v))
+    module = MultiHeadAttention(8, 2)
+    ours = module(x[:, order], return_weights=return_weights)
+    theirs = module(x, return_weights=return_weights)
+    if return_weights:
+        torch.testing.assert_close(ours[1], theirs[1][..., order, :][..., order])
+        ours, theirs = ours[0], theirs[0]
+    torch.testing.assert_close(ours, theirs[:, order])
+
+
+@given(seed=seeds, is_causal=st.booleans())
+@repeatable
+def test_the_items_of_a_batch_do_not_meet(seed, is_causal):
+    x, context = draw_normal(seed, (3, 5, 8), (3, 7, 8))
+    module, mask = MultiHeadAttention(8, 2), draw_mask(seed, 3, 1, 5, 7)
+    together = module(x, context, mask, is_causal=is_causal)
+    for item in range(3):
+        alone = module(x[item], context[item], mask[item], is_causal=is_causal)
+        torch.testing.assert_close(together[item], alone)
+
+
+def test_causal_mask_ends_in_the_last_corner():
+    for n_q, n_k in itertools.product(range(1, 5), repeat=2):
+        expected = [[j <= i + n_k - n_q for j in range(n_k)] for i in range(n_q)]
+        assert causal_mask(n_q, n_k).tolist() == expected
+    assert torch.equal(causal_mask(4), causal_mask(4, 4))
+    assert causal_mask(3, device="meta").device.type == "meta"
+
+
+@given(st.lists(sizes, max_size=2), sizes, sizes, sizes, seeds)
+@repeatable
+def test_splitting_is_slicing_and_merging_undoes_it(lead, n, h, d, seed):
+    (x,) = draw_normal(seed, (*lead, n, h * d))
+    heads = split_heads(x, h)
+    assert heads.shape == (*lead, h, n, d)
+    assert heads.data_ptr() == x.data_ptr()
+    for i in range(h):
+        assert torch.equal(heads[..., i, :, :], x[..., i * d : (i + 1) * d])
+    assert torch.equal(merge_heads(heads), x)
+
+
+# Dropout
+
+
+def test_dropout_scales_the_weights_it_keeps():
+    q, k, v = draw_normal(3, (4, 16, 8), (4, 16, 8), (4, 16, 8))
+    _, plain = scaled_dot_product_attention(q, k, v, return_weights=True)
+    torch.manual_seed(0)
+    out, dropped = scaled_dot_product_attention(q, k, v, dropout_p=0.25, return_weights=True)
+    kept = dropped != 0
+    torch.testing.assert_close(dropped[kept], plain[kept] / 0.75)
+    assert 0.7 < kept.float().mean() < 0.8
+    torch.testing.assert_close(out, dropped @ v)
+
+
+@PATHS
+def test_dropout_keeps_the_expectation(return_weights):
+    q, k, v = draw_normal(4, (1, 4, 8), (1, 6, 8), (1, 6, 8))
+    draws = 4000
+    many = (x.expand(draws, -1, -1) for x in (q, k, v))
+    torch.manual_seed(0)
+    out = scaled_dot_product_attention(*many, dropout_p=0.5, return_weights=return_weights)
+    out = out[0] if return_weights else out
+    plain = scaled_dot_product_attention(q, k, v)[0]
+    standard_error = out.std(0) / draws**0.5
+    assert ((out.mean(0) - plain).abs() < 5 * standard_error).all()
+
+
+def test_module_drops_in_training_mode_only():
+    (x,) = draw_normal(5, (2, 6, 8))
+    module, plain = MultiHeadAttention(8, 2, dropout=0.5), MultiHeadAttention(8, 2)
+    plain.load_state_dict(module.state_dict())
+    assert not torch.allclose(module(x), plain(x))
+    assert (module(x, return_weights=True)[1] == 0).any()
+    module.eval()
+    assert torch.equal(module(x), plain(x))
+    assert (module(x, return_weights=True)[1] > 0).all()
+
+
+# The module against torch.nn.MultiheadAttention
+
+
+def named_gradients(module: nn.Module, out: Tensor, *inputs: Tensor) -> dict[str, Tensor]:
+    """Return the gradients in the parameters, under PyTorch's names, and in the inputs."""
+    names = attention.TORCH_NAMES
+    parameters = {names.get(name, name): p for name, p in module.named_parameters()}
+    wanted = parameters | {str(index): x for index, x in enumerate(inputs)}
+    cotangent = torch.linspace(-1, 1, out.numel()).reshape(out.shape)
+    return dict(
+        zip(wanted, torch.autograd.grad(out, list(wanted.values()), cotangent), strict=True)
+    )
+
+
+@PATHS
+@pytest.mark.parametrize("batch_first", [True, False])
+@given(
+    h=st.integers(1, 4),
+    d_k=st.integers(1, 4),
+    n_q=sizes,
+    n_k=st.none() | sizes,
+    bias=st.booleans(),
+    masking=st.sampled_from(("none", "padding", "causal", "both")),
+    seed=seeds,
+)
+@repeatable
+def test_module_equals_pytorch_module(
+    h, d_k, n_q, n_k, bias, masking, seed, batch_first, return_weights
+):
+    torch.manual_seed(seed)
+    theirs = nn.MultiheadAttention(h * d_k, h, bias=bias, batch_first=batch_first)
+    for parameter in theirs.parameters():  # biases start at zero, which would hide them
+        nn.init.normal_(parameter, std=0.5)
+    ours = MultiHeadAttention.from_torch(theirs)
+    x = torch.randn(2, n_q, h * d_k, requires_grad=True)
+    context = None if n_k is None else torch.randn(2, n_k, h * d_k, requires_grad=True)
+    inputs = [x] if context is None else [x, context]
+    n_k = n_k or n_q
+    may, hidden = {}, {}
+    if masking in ("padding", "both"):
+        visible = torch.arange(n_k) < torch.tensor([[1], [n_k]])
+        may["mask"], hidden["key_padding_mask"] = visible[:, None, None, :], ~visible
+    if masking in ("causal", "both") and n_q <= n_k:  # else PyTorch's module gives nan
+        may["is_causal"], hidden["attn_mask"] = True, ~causal_mask(n_q, n_k)
+
+    def layout(x):
+        return x if batch_first else x.transpose(0, 1)
+
+    out = ours(x, context, **may, return_weights=return_weights)
+    out, weights = out if return_weights else (out, None)
+    query, key = layout(inputs[0]), layout(inputs[-1])
+    expected, expected_weights = theirs(
+        query, key, key, **hidden, need_weights=return_weights, average_attn_weights=False
+    )
+    torch.testing.assert_close(out, layout(expected), rtol=1e-4, atol=1e-5)
+    if return_weights:
+        torch.testing.assert_close(weights, expected_weights)
+    gradients = named_gradients(ours, out, *inputs)
+    torch.testing.assert_close(
+        gradients, named_gradients(theirs, layout(expected), *inputs), rtol=1e-4, atol=1e-5
+    )
+
+
+@given(
+    st.integers(1, 3),
+    sizes,
+    st.integers(1, 4),
+    st.integers(1, 4),
+    st.booleans(),
+    st.booleans(),
+    seeds,
+)
+@repeatable
+def test_module_equals_a_loop_over_heads_of_any_width(h, d_model, d_k, d_v, bias, cross, seed):
+    torch.manual_seed(seed)
+    module = MultiHeadAttention(d_model, h, d_k=d_k, d_v=d_v, bias=bias)
+    for parameter in module.parameters():
+        nn.init.normal_(parameter)
+    x = torch.randn(2, 4, d_model)
+    context = torch.randn(2, 5, d_model) if cross else x
+    mask = draw_mask(seed, 2, h, 4, context.shape[1])
+    q, k, v = module.w_q(x), module.w_k(context), module.w_v(context)
+    heads = []
+    for i in range(h):
+        keys, values = slice(i * d_k, (i + 1) * d_k), slice(i * d_v, (i + 1) * d_v)
+        heads.append(
+            scaled_dot_product_attention(q[..., keys], k[..., keys], v[..., values], mask[:, i])
+        )
+    expected = module.w_o(torch.cat(heads, -1))
+    out, weights = module(x, context, mask, return_weights=True)
+    torch.testing.assert_close(out, expected, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(module(x, context, mask), expected, rtol=1e-4, atol=1e-4)
+    assert weights.shape == (2, h, 4, context.shape[1])
+    gradients = named_gradients(module, module(x, context, mask))
+    torch.testing.assert_close(gradients, named_gradients(module, expected), rtol=1e-3, atol=1e-3)
+
+
+@DTYPES
+def test_module_runs_in_every_type(dtype):
+    torch.manual_seed(0)
+    module = MultiHeadAttention(16, 4, dtype=dtype)
+    (x,) = draw_normal(6, (2, 5, 16), dtype=dtype)
+    out = module(x, is_causal=True)
+    expected = module.double()(x.double(), is_causal=True)
+    assert out.dtype == dtype
+    assert_all_close([out], [expected], TOLERANCE[dtype])
+
+
+def test_module_runs_under_autocast():
+    module = MultiHeadAttention(16, 4)
+    (x,) = draw_normal(7, (2, 5, 16))
+    with torch.autocast("cpu", torch.bfloat16):
+        assert_all_close([module(x), module(x.bfloat16())], [module.float()(x)] * 2, 4e-2)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("batch_first", [True, False])
+@pytest.mark.parametrize("training", [True, False])
+def test_round_trip_through_pytorch(bias, batch_first, training):
+    theirs = nn.MultiheadAttention(
+        12, 3, dropout=0.1, bias=bias, batch_first=batch_first, dtype=torch.float64
+    ).train(training)
+    ours = MultiHeadAttention.from_torch(theirs)
+    back = ours.to_torch(batch_first=batch_first)
+    assert (ours.d_model, ours.h, ours.d_k, ours.d_v) == (12, 3, 4, 4)
+    assert ours.training == back.training == training
+    assert ours.dropout == back.dropout == 0.1
+    assert back.batch_first == batch_first
+    state, copied = theirs.state_dict(), back.state_dict()
+    assert state.keys() == copied.keys()
+    assert all(torch.equal(state[name], copied[name]) for name in state)
+    assert all(p.requires_grad and p.dtype == torch.float64 for p in ours.parameters())
+    nn.init.zeros_(ours.w_qkv.weight)
+    assert theirs.in_proj_weight.any()
+    assert back.in_proj_weight.any()
+
+
+def test_the_parts_of_w_qkv_are_views():
+    module = MultiHeadAttention(6, 2, d_k=4, d_v=5)
+    shapes = [tuple(part.weight.shape) for part in (module.w_q, module.w_k, module.w_v)]
+    assert shapes == [(8, 6), (8, 6), (10, 6)]
+    assert torch.equal(
+        torch.cat([module.w_q.weight, module.w_k.weight, module.w_v.weight]), module.w_qkv.weight
+    )
+    nn.init.ones_(module.w_k.weight)
+    nn.init.ones_(module.w_v.bias)
+    assert (module.w_qkv.weight[8:16] == 1).all()
+    assert module.w_qkv.bias.tolist() == [0.0] * 16 + [1.0] * 10
+    module.w_q(torch.ones(1, 6)).sum().backward()
+    assert module.w_qkv.weight.grad.any(1).tolist() == [True] * 8 + [False] * 18
+    with pytest.raises(AttributeError):
+        module.w_q.weight = torch.ones(8, 6)
+
+
+def test_module_starts_as_pytorch_module_does():
+    torch.manual_seed(0)
+    ours, theirs = MultiHeadAttention(64, 4), nn.MultiheadAttention(64, 4)
+    for name, parameter in ours.named_parameters():
+        other = theirs.get_parameter(attention.TORCH_NAMES[name])
+        torch.testing.assert_close(parameter.std(), other.std(), rtol=0.05, atol=0)
+
+
+# Memory
+
+
+class LargestTensor(TorchDispatchMode):
+    """Note the number of elements of the largest tensor that any operation returns."""
+
+    elements = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        for x in result if isinstance(result, (tuple, list)) else (result,):
+            if isinstance(x, Tensor):
+                self.elements = max(self.elements, x.untyped_storage().size() // x.itemsize)
+        return result
+
+
+LONG = {
+    "plain": ((2, 2), 1, 1, 8, {}),
+    "without batch": ((), 1, 1, 8, {}),
+    "many leading dimensions": ((2, 1, 2), 1, 1, 8, {}),
+    "values of another width": ((2, 2), 1, 1, 5, {}),
+    "causal": ((2, 2), 1, 1, 8, {"is_causal": True}),
+    "causal, a longer past": ((2, 2), 1, 2, 8, {"is_causal": True}),
+    "causal, a shorter past": ((2, 2), 2, 1, 5, {"is_causal": True}),
+}
+
+
+@pytest.mark.parametrize(("lead", "queries", "keys", "d_v", "options"), LONG.values(), ids=LONG)
+def test_without_weights_no_tensor_grows_with_n_squared(lead, queries, keys, d_v, options):
+    largest = []
+    for n in (512, 1024):
+        q = torch.zeros(*lead, n * queries, 8).requires_grad_()
+        k = torch.zeros(*lead, 8, n * keys).transpose(-2, -1).requires_grad_()
+        v = torch.zeros(*lead, n * keys, d_v).requires_grad_()
+        with LargestTensor() as seen:
+            scaled_dot_product_attention(q, k, v, **options).sum().backward()
+        largest.append(seen.elements)
+    assert largest[1] <= 2 * largest[0]
+
+
+@pytest.mark.parametrize("options", [{}, {"is_causal": True}], ids=["plain", "causal"])
+@pytest.mark.parametrize("padded", [False, True])
+def test_module_makes_no_tensor_that_grows_with_n_squared(options, padded):
+    module, largest = MultiHeadAttention(8, 2, d_v=3), []
+    for n in (512, 1024):
+        x = torch.zeros(1, n, 8, requires_grad=True)
+        mask = torch.ones(1, 1, 1, n, dtype=torch.bool) if padded else None
+        with LargestTensor() as seen:
+            module(x, mask=mask, **options).sum().backward()
+        largest.append(seen.elements)
+        with LargestTensor() as seen:
+            module(x, mask=mask, **options, return_weights=True)
+        assert seen.elements >= 2 * n * n
+    assert largest[1] <= 2 * largest[0]
+
+
+def test_import_adds_nothing_heavy_to_torch():
+    code = (
+        "import sys, torch; before = set(sys.modules); import labkit;"
+        "print(*{name.split('.')[0] for name in set(sys.modules) - before})"
+    )
+    added = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert set(added.stdout.split()) <= {"labkit", *sys.stdlib_module_names}
+
+
+# Errors
+
+X = torch.zeros(2, 5, 8)
+MASK = torch.ones(5, 5, dtype=torch.bool)
+
+
+def attend(q=X, k=X, v=X, mask=None, **options):
+    return scaled_dot_product_attention(q, k, v, mask, **options)
+
+
+def module(x=X, context=None, mask=None, **options):
+    return MultiHeadAttention(8, 2, **options)(x, context, mask)
+
+
+# What is called, what it raises, and what its message says: expected, actual, what to do.
+ERRORS = {
+    "q a list": (lambda: attend([1.0]), TypeError, ["q", "torch.Tensor", "list"]),
+    "q of one dimension": (
+        lambda: attend(X[0, 0]),
+        ValueError,
+        ["(..., n_q, d_k)", "at least 2", "(8,)", "q[None]"],
+    ),
+    "k of integers": (
+        lambda: attend(k=X.long()),
+        TypeError,
+        ["k", "floating point", "torch.int64", "k.float()"],
+    ),
+    "v complex": (lambda: attend(v=X.cfloat()), TypeError, ["v", "floating", "complex64"]),
+    "mixed types": (
+        lambda: attend(v=X.double()),
+        TypeError,
+        ["one type", "q torch.float32", "v torch.float64", ".to(torch.float32)"],
+    ),
+    "widths of q and k": (
+        lambda: attend(k=X[..., :3]),
+        ValueError,
+        ["d_k", "q (2, 5, 8)", "k (2, 5, 3)", "same width"],
+    ),
+    "lengths of k and v": (
+        lambda: attend(v=X[:, :3]),
+        ValueError,
+        ["n_k", "k (2, 5, 8)", "v (2, 3, 8)"],
+    ),
+    "no queries": (lambda: attend(X[:, :0]), ValueError, ["q", "at least one", "(2, 0, 8)"]),
+    "no keys": (lambda: attend(X, X[:, :0], X[:, :0]), ValueError, ["k", "one", "(2, 0, 8)"]),
+    "no features": (lambda: attend(X[..., :0]), ValueError, ["one feature", "(2, 5, 0)"]),
+    "batches": (
+        lambda: attend(X.expand(3, 2, 5, 8), X.expand(4, 2, 5, 8), X),
+        ValueError,
+        ["equal or 1", "(3, 2)", "(4, 2)"],
+    ),
+    "mask a list": (lambda: attend(mask=[True]), TypeError, ["mask", "Tensor", "list"]),
+    "mask of integers": (
+        lambda: attend(mask=MASK.long()),
+        TypeError,
+        ["torch.bool", "may attend", "torch.int64", "mask == 1", "mask == 0"],
+    ),
+    "mask to be added": (
+        lambda: attend(mask=MASK.float()),
+        TypeError,
+        ["torch.bool", "True where", "torch.float32", "-inf", "mask == 0"],
+    ),
+    "mask of another shape": (
+        lambda: attend(mask=MASK[:, :4]),
+        ValueError,
+        ["(..., n_q, n_k)", "(2, 5, 5)", "(5, 4)"],
+    ),
+    "mask that would enlarge": (
+        lambda: attend(mask=MASK.expand(3, 1, 5, 5)),
+        ValueError,
+        ["(2, 5, 5)", "(3, 1, 5, 5)"],
+    ),
+    "dropout of 1": (lambda: attend(dropout_p=1), ValueError, ["dropout_p", "less than 1", "1.0"]),
+    "dropout under 0": (lambda: attend(dropout_p=-0.1), ValueError, ["at least 0", "-0.1"]),
+    "dropout a word": (lambda: attend(dropout_p="a"), TypeError, ["dropout_p", "number", "str"]),
+    "scale not a number": (lambda: attend(scale=X), TypeError, ["scale", "number", "Tensor"]),
+    "scale not finite": (
+        lambda: attend(scale=float("nan")),
+        ValueError,
+        ["scale", "finite", "nan"],
+    ),
+    "mask of size 0": (lambda: causal_mask(0), ValueError, ["n_q", "at least 1", "0"]),
+    "mask of size 2.5": (lambda: causal_mask(2, 2.5), TypeError, ["n_k", "whole", "2.5", "float"]),
+    "split, not a tensor": (lambda: split_heads(3, 1), TypeError, ["x", "Tensor", "int"]),
+    "split, one dimension": (lambda: split_heads(X[0, 0], 2), ValueError, ["n, h*d", "(8,)"]),
+    "split, h": (lambda: split_heads(X, 3), ValueError, ["h=3", "(2, 5, 8)", "divides 8"]),
+    "split, h of 0": (lambda: split_heads(X, 0), ValueError, ["h", "at least 1", "0"]),
+    "merge, two dimensions": (lambda: merge_heads(X[0]), ValueError, ["h, n, d", "(5, 8)"]),
+    "h that does not divide": (
+        lambda: MultiHeadAttention(8, 3),
+        ValueError,
+        ["d_model=8", "h=3", "divides 8", "give d_k"],
+    ),
+    "no heads": (lambda: MultiHeadAttention(8, 0), ValueError, ["h", "at least 1", "0"]),
+    "half a head": (lambda: MultiHeadAttention(8, 0.5), TypeError, ["h", "whole", "0.5"]),
+    "no width": (lambda: MultiHeadAttention(-8, 2), ValueError, ["d_model", "at least 1", "-8"]),
+    "no width of a head": (lambda: module(d_k=0), ValueError, ["d_k", "at least 1", "0"]),
+    "no width of a value": (lambda: module(d_v=0), ValueError, ["d_v", "at least 1", "0"]),
+    "module's dropout": (lambda: module(dropout=1.5), ValueError, ["dropout", "less", "1.5"]),
+    "x a list": (lambda: module([1]), TypeError, ["x", "(B, n, d_model)", "list"]),
+    "x of one dimension": (lambda: module(X[0, 0]), ValueError, ["(B, n, d_model)", "(8,)"]),
+    "x of another width": (
+        lambda: module(X[..., :7]),
+        ValueError,
+        ["d_model=8", "(2, 5, 7)", "last dimension"],
+    ),
+    "x of another type": (
+        lambda: module(X.double()),
+        TypeError,
+        ["torch.float32", "torch.float64", "x.to(torch.float32)"],
+    ),
+    "x of integers": (lambda: module(X.long()), TypeError, ["torch.float32", "torch.int64"]),
+    "x empty": (lambda: module(X[:, :0]), ValueError, ["x", "at least one", "(2, 0, 8)"]),
+    "context of another width": (
+        lambda: module(X, X[..., :7]),
+        ValueError,
+        ["context", "d_model=8", "(2, 5, 7)"],
+    ),
+    "context empty": (lambda: module(X, X[:, :0]), ValueError, ["context", "(2, 0, 8)"]),
+    "context of another batch": (
+        lambda: module(X, X[:1]),
+        ValueError,
+        ["leading", "x (2, 5, 8)", "context (1, 5, 8)", "Expand"],
+    ),
+    "module's mask": (
+        lambda: module(mask=torch.ones(2, 5, dtype=torch.bool)),
+        ValueError,
+        ["(B, h, n_q, n_k) = (2, 2, 5, 5)", "(2, 5)", "mask[:, None, None, :]"],
+    ),
+    "module's mask to be added": (lambda: module(mask=X), TypeError, ["torch.bool", "mask == 0"]),
+    "from another module": (
+        lambda: MultiHeadAttention.from_torch(nn.Linear(2, 2)),
+        TypeError,
+        ["torch.nn.MultiheadAttention", "Linear"],
+    ),
+    "from one with more keys": (
+        lambda: MultiHeadAttention.from_torch(nn.MultiheadAttention(8, 2, add_bias_kv=True)),
+        ValueError,
+        ["add_bias_kv", "keep PyTorch's module"],
+    ),
+    "from one with a zero key": (
+        lambda: MultiHeadAttention.from_torch(nn.MultiheadAttention(8, 2, add_zero_attn=True)),
+        ValueError,
+        ["add_zero_attn"],
+    ),
+    "from one of two widths": (
+        lambda: MultiHeadAttention.from_torch(nn.MultiheadAttention(8, 2, kdim=3)),
+        ValueError,
+        ["embed_dim=8", "kdim=3", "vdim=8"],
+    ),
+    "to one of another width": (
+        lambda: MultiHeadAttention(8, 2, d_k=4, d_v=3).to_torch(),
+        ValueError,
+        ["d_k = d_v = d_model / h", "d_v=3", "h=2"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("call", "error", "says"), ERRORS.values(), ids=ERRORS)
+def test_error_says_what_was_expected_what_came_and_what_to_do(call, error, says):
+    with pytest.raises(error) as raised:
+        call()
+    assert raised.type is error
+    for words in says:
+        assert words in str(raised.value)

@@ -85,7 +85,7 @@ class Claim:
         if not self.draw:
             return text
         seeded = "no seed named" if self.computed is None else f"seeded run {text}"
-        return f"{seeded}; this share of draws prints less: {show(self.percentile, 0)} %"
+        return f"{seeded}; share of 10,000 draws below the printed figure: {show(self.percentile, 0)} %"
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class Verdict:
             ("where", claim.where),
             ("says", claim.says),
             ("read as", claim.test),
-            ("document", claim.stated),
+            ("holds if" if claim.is_bound else "document", claim.stated),
             ("computed", claim.came_out),
             ("against", claim.against),
             ("why", claim.why),

@@ -21,7 +21,8 @@ class Errata(SphinxDirective):
         for path in ledger.DOCUMENTS.glob("*.yml"):
             self.env.note_dependency(str(path))
         documents = [ledger.open_document(key) for key in ledger.document_keys()]
-        text = "\n".join([summary(documents), *(section(document) for document in documents)])
+        parts = [summary(documents), *map(section, documents), untested(documents)]
+        text = "\n".join(parts)
         return self.parse_text_to_nodes(text, allow_section_headings=True)
 
 
@@ -47,17 +48,34 @@ def section(document: ledger.Document) -> str:
     return "\n".join([f"## {document.title}", "", *told])
 
 
+def untested(documents: list[ledger.Document]) -> str:
+    """List what no computation decides, with the reasons."""
+    lines = ["## What was not tested", ""]
+    for document in documents:
+        claims = [claim for claim in document if claim.verdict == "untested"]
+        lines += [f"### In {document.title}", ""] if claims else []
+        lines += [f"- {claim.says} ({claim.where}). *{one_line(claim.why)}*" for claim in claims]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def one_line(text: str) -> str:
+    """Join a folded text."""
+    return " ".join(text.split())
+
+
 def entry(claim: ledger.Claim) -> str:
     """Write one erratum: what it says, what came out, why, and where to see it."""
     rows = [("Where", claim.where), ("Read as", claim.test)]
     if claim.value is not None or claim.is_bound:
-        rows += [("Document", claim.stated), ("Computed", claim.came_out)]
+        stated = "Holds if" if claim.is_bound else "Document"
+        rows += [(stated, claim.stated), ("Computed", claim.came_out)]
     rows += [("Against", claim.against), ("Why", claim.why), ("Source", claim.source)]
     if claim.notebook:
         cell = f"../{claim.notebook}.html#{claim.anchor}"
         rows.append(("Shown in", f'<a href="{cell}">{claim.notebook}</a>'))
     rows.append(("Claim", f"`{claim.key}`"))
-    told = [f"{label}\n: {' '.join(text.split())}\n" for label, text in rows if text]
+    told = [f"{label}\n: {one_line(text)}\n" for label, text in rows if text]
     title = f"### {claim.verdict.capitalize()}: {claim.says}"
     lines = [f"({claim.anchor}-erratum)=", title, "", ":::{container} erratum", *told, ":::", ""]
     return "\n".join(lines)

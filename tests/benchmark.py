@@ -1,0 +1,282 @@
+"""Time and memory of labkit's attention as ratios to PyTorch's module and to a loop over heads.
+
+Run with `make bench`, or `python tests/benchmark.py`; it takes about three minutes. Speed differs
+from machine to machine and from minute to minute, so every figure is a ratio within one run: the
+contestants take turns, in a new order each round, and each round gives one ratio. The tables show
+the median of the rounds and, in brackets, the quartiles. Under 1, labkit needs less.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # else the profiler reports each start and stop
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.profiler import ProfilerActivity, profile
+from tqdm import tqdm
+
+from labkit import MultiHeadAttention
+
+SIZES = [  # B, n, d_model, h
+    (8, 32, 64, 4),
+    (8, 128, 512, 8),
+    (2, 512, 512, 8),
+    (1, 1024, 768, 12),
+    (1, 2048, 512, 8),
+]
+MODES = ("inference", "training, forward", "forward + backward")
+COMPARISONS = {  # column: one contestant over the other
+    "labkit / PyTorch": ("labkit", "PyTorch"),
+    "labkit / PyTorch weights": ("labkit", "PyTorch weights"),
+    "labkit / loop": ("labkit", "loop"),
+    "labkit weights / PyTorch weights": ("labkit weights", "PyTorch weights"),
+}
+LENGTHS = (256, 512, 1024, 2048, 4096)
+MATMUL = 1024
+SECONDS_PER_CELL = 6.0
+SHORTEST_TURN = 0.004
+FEWEST_ROUNDS, MOST_ROUNDS = 5, 100
+IMPORTS = 5
+
+Call = Callable[[Tensor], Tensor]
+Step = Callable[[], object]
+
+
+class LoopOverHeads(nn.Module):
+    """Each head on its own and with its weights, on the parameters of labkit's module."""
+
+    def __init__(self, module: MultiHeadAttention) -> None:
+        super().__init__()
+        self.module = module
+
+    def forward(self, x: Tensor) -> Tensor:
+        module, heads = self.module, []
+        parts = (module.w_q, module.d_k), (module.w_k, module.d_k), (module.w_v, module.d_v)
+        for i in range(module.h):
+            rows = [(part, slice(i * d, (i + 1) * d)) for part, d in parts]
+            q, k, v = (F.linear(x, part.weight[r], part.bias[r]) for part, r in rows)
+            weights = (q @ k.transpose(-2, -1) / module.d_k**0.5).softmax(-1)
+            heads.append(weights @ v)
+        return module.w_o(torch.cat(heads, -1))
+
+
+def contestants(d_model: int, h: int) -> dict[str, tuple[nn.Module, Call]]:
+    """Return, under its name, each module and how it is called. All have the same parameters."""
+    torch.manual_seed(0)
+    theirs = nn.MultiheadAttention(d_model, h, batch_first=True)
+    ours = MultiHeadAttention.from_torch(theirs)
+    loop = LoopOverHeads(ours)
+    per_head = {"need_weights": True, "average_attn_weights": False}
+    return {
+        "labkit": (ours, ours),
+        "labkit weights": (ours, lambda x: ours(x, return_weights=True)[0]),
+        "PyTorch": (theirs, lambda x: theirs(x, x, x, need_weights=False)[0]),
+        "PyTorch weights": (theirs, lambda x: theirs(x, x, x, **per_head)[0]),
+        "loop": (loop, loop),
+    }
+
+
+def make_step(module: nn.Module, call: Call, x: Tensor, mode: str) -> Step:
+    """Return what is measured: one call in the given mode."""
+    if mode == "inference":
+        return torch.no_grad()(lambda: call(x))
+    if mode == "training, forward":
+        return lambda: call(x)
+    wanted, cotangent = [x.requires_grad_(), *module.parameters()], torch.randn_like(x)
+    return lambda: torch.autograd.grad(call(x), wanted, cotangent)
+
+
+def make_steps(size: tuple[int, int, int, int], mode: str) -> dict[str, Step]:
+    """Return a step for each contestant, once their outputs have been seen to agree."""
+    batch, n, d_model, h = size
+    x = torch.randn(batch, n, d_model)
+    steps, outputs = {}, []
+    for name, (module, call) in contestants(d_model, h).items():
+        module.train(mode != "inference")
+        outputs.append(call(x).detach())
+        torch.testing.assert_close(outputs[-1], outputs[0], rtol=1e-3, atol=1e-4)
+        steps[name] = make_step(module, call, x.clone(), mode)
+    return steps
+
+
+def seconds(step: Step, times: int) -> float:
+    start = time.perf_counter()
+    for _ in range(times):
+        step()
+    return (time.perf_counter() - start) / times
+
+
+def time_in_turns(steps: dict[str, Step]) -> dict[str, list[float]]:
+    """Return the seconds that each step took, one figure a round."""
+    order, shuffle = list(steps), random.Random(0).shuffle
+    times = {}
+    for name, step in steps.items():  # which also warms up
+        seconds(step, 2)
+        times[name] = max(1, round(SHORTEST_TURN / seconds(step, 2)))
+    rounds: dict[str, list[float]] = {name: [] for name in steps}
+    stop = time.perf_counter() + SECONDS_PER_CELL
+    for count in range(MOST_ROUNDS):
+        if count >= FEWEST_ROUNDS and time.perf_counter() > stop:
+            break
+        shuffle(order)
+        for name in order:
+            rounds[name].append(seconds(steps[name], times[name]))
+    return rounds
+
+
+def peak_bytes(step: Step) -> int:
+    """Return the most bytes that a step holds at once beyond what was there before.
+
+    PyTorch's profiler notes every allocation of its CPU allocator, a kernel's own buffers among
+    them; the peak is the largest running sum.
+    """
+    step()
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
+        result = step()
+    del result
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "trace.json"
+        profiler.export_chrome_trace(str(path))
+        events = json.loads(path.read_text())["traceEvents"]
+    changes = [event["args"] for event in events if event["name"] == "[memory]"]
+    held = peak = 0
+    for change in sorted(changes, key=lambda change: change["Ev Idx"]):
+        held += change["Bytes"]
+        peak = max(peak, held)
+    return peak
+
+
+def flops(size: tuple[int, int, int, int], mode: str) -> int:
+    """Count two for each multiply-add of the matrix products; the way back costs twice as much."""
+    batch, n, d_model, _ = size
+    forward = 2 * batch * n * d_model * (4 * d_model + 2 * n)
+    return forward * (3 if mode == "forward + backward" else 1)
+
+
+def quartiles(values: list[float]) -> str:
+    low, middle, high = statistics.quantiles(values, n=4)
+    return f"{middle:.2f} [{low:.2f} {high:.2f}]"
+
+
+def import_seconds() -> float:
+    """Return what importing labkit adds to importing torch, in a process of its own."""
+    code = (
+        "import time, torch; t = time.perf_counter(); import labkit; print(time.perf_counter() - t)"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return float(run.stdout)
+
+
+def print_table(title: str, header: list[str], rows: list[list[str]]) -> None:
+    table = [header, *rows]
+    widths = [max(len(row[i]) for row in table) for i in range(len(header))]
+    print(f"\n{title}")
+    for row in table:
+        print("  " + "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)))
+
+
+def compare_speed(progress: tqdm) -> None:
+    rate = 2 * MATMUL**3
+    a, b = torch.randn(2, MATMUL, MATMUL)
+    matmuls, tables = [], {}
+    for mode in MODES:
+        tables[mode] = []
+        for size in SIZES:
+            progress.set_description(f"time, {mode}, {size}")
+            rounds = time_in_turns(make_steps(size, mode) | {"matmul": lambda: a @ b})
+            matmuls += [rate / t / 1e9 for t in rounds["matmul"]]
+            pairs = [
+                zip(rounds[one], rounds[other], strict=True) for one, other in COMPARISONS.values()
+            ]
+            ratios = [[one / other for one, other in pair] for pair in pairs]
+            both = zip(rounds["labkit"], rounds["matmul"], strict=True)
+            share = statistics.median(flops(size, mode) / t / (rate / m) for t, m in both)
+            count = str(len(rounds["labkit"]))
+            tables[mode].append([str(size), *map(quartiles, ratios), f"{share:.0%}", count])
+            progress.update()
+    print(f"\nMatmul of two {MATMUL} x {MATMUL} matrices, GFLOP/s: {quartiles(matmuls)}.")
+    print("It is timed in every round; the share is what labkit's rate is of it, without weights.")
+    header = ["B, n, d_model, h", *COMPARISONS, "share of matmul", "rounds"]
+    for mode, rows in tables.items():
+        print_table(f"Time, {mode}", header, rows)
+
+
+def compare_memory(progress: tqdm) -> None:
+    tables = {}
+    for mode in MODES:
+        tables[mode] = []
+        for size in SIZES:
+            progress.set_description(f"memory, {mode}, {size}")
+            peak = {name: peak_bytes(step) for name, step in make_steps(size, mode).items()}
+            ratios = [f"{peak[one] / peak[other]:.2f}" for one, other in COMPARISONS.values()]
+            tables[mode].append([str(size), *ratios])
+            progress.update()
+    print("\nPeak memory counts every allocation of PyTorch's CPU allocator during a call, a")
+    print("kernel's own buffers among them, as PyTorch's profiler notes them.")
+    for mode, rows in tables.items():
+        print_table(f"Peak memory, {mode}", ["B, n, d_model, h", *COMPARISONS], rows)
+
+
+def show_growth(progress: tqdm) -> None:
+    """Print peak bytes per token at growing n: level without weights, in proportion to n with."""
+    rows = []
+    for n in LENGTHS:
+        progress.set_description(f"memory at n = {n}")
+        modules = contestants(256, 8)
+        ours = modules["labkit"][0]
+        modules["labkit causal"] = ours, lambda x, ours=ours: ours(x, is_causal=True)
+        row = [str(n)]
+        for name, mode in GROWTH:
+            module, call = modules[name]
+            module.train(mode != "inference")
+            step = make_step(module, call, torch.randn(1, n, 256), mode)
+            row.append(f"{peak_bytes(step) / n:,.0f}")
+        rows.append(row)
+        progress.update()
+    header = ["n", *(f"{name}, {mode}" for name, mode in GROWTH)]
+    print_table("Peak bytes per token, B = 1, d_model = 256, h = 8", header, rows)
+
+
+GROWTH = (
+    ("labkit", "inference"),
+    ("labkit", "forward + backward"),
+    ("labkit causal", "forward + backward"),
+    ("PyTorch", "inference"),
+    ("PyTorch", "forward + backward"),
+    ("labkit weights", "inference"),
+)
+
+
+def main() -> None:
+    torch.manual_seed(0)
+    capability, threads = torch.backends.cpu.get_cpu_capability(), torch.get_num_threads()
+    print(f"torch {torch.__version__}, {capability}, {threads} threads, float32.")
+    print("PyTorch is torch.nn.MultiheadAttention(batch_first=True), with or without its weights;")
+    print("loop computes head after head. The parameters are the same, and the outputs agree.")
+    total = 2 * len(MODES) * len(SIZES) + len(LENGTHS) + IMPORTS
+    with tqdm(total=total, file=sys.stderr, leave=False) as progress:
+        compare_speed(progress)
+        compare_memory(progress)
+        show_growth(progress)
+        progress.set_description("import")
+        added = []
+        for _ in range(IMPORTS):
+            added.append(import_seconds())
+            progress.update()
+    print(f"\nImporting labkit adds to importing torch: {statistics.median(added) * 1000:.0f} ms.")
+
+
+if __name__ == "__main__":
+    main()

@@ -48,16 +48,16 @@ def scaled_dot_product_attention(
     """Mix the values by how well each query matches each key.
 
     softmax(scale * q k^T) v, where scale is 1 / sqrt(d_k) unless given. Hidden positions weigh
-    nothing; a query with nothing to attend to gets zero weights and a zero output. Without the
-    weights, PyTorch's fused kernel does the work and no n_q x n_k tensor is made, unless dropout
-    asks for one.
+    nothing; a query with nothing to attend to gets zero weights and a zero output. Unless the
+    weights are asked for, PyTorch's fused kernel does the work, and no n_q x n_k tensor is made
+    but for dropout or a mask of that size.
 
     Args:
         q: (..., n_q, d_k), floating point. Leading dimensions broadcast.
         k: (..., n_k, d_k), of the type of q.
         v: (..., n_k, d_v), of the type of q.
         mask: boolean, broadcastable to (..., n_q, n_k), True where the query may attend.
-        is_causal: also hide the future, as ``causal_mask(n_q, n_k)`` does.
+        is_causal: also hide the future, as ``causal_mask(n_q, n_k)`` does, but without its memory.
         scale: the factor on the scores, a number without unit.
         dropout_p: probability in [0, 1) of dropping a weight; the kept ones grow by 1 / (1 - p).
         return_weights: also return the weights, as they were applied.
@@ -279,8 +279,7 @@ class MultiHeadAttention(nn.Module):
         dropout_p = self.dropout if self.training else 0.0
         heads = _attend(q, k, v, mask, is_causal, self.d_k**-0.5, dropout_p, return_weights)
         heads, weights = heads if return_weights else (heads, None)
-        w_o = self.w_o
-        out = F.linear(merge_heads(heads), w_o.weight, w_o.bias)
+        out = self.w_o(merge_heads(heads))
         return (out, weights) if return_weights else out
 
     @property

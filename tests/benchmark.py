@@ -43,9 +43,17 @@ COMPARISONS = {  # column: one contestant over the other
     "labkit / loop": ("labkit", "loop"),
     "labkit weights / PyTorch weights": ("labkit weights", "PyTorch weights"),
 }
+GROWTH = (
+    ("labkit", "inference"),
+    ("labkit", "forward + backward"),
+    ("labkit causal", "forward + backward"),
+    ("PyTorch", "inference"),
+    ("PyTorch", "forward + backward"),
+    ("labkit weights", "inference"),
+)
 LENGTHS = (256, 512, 1024, 2048, 4096)
 MATMUL = 1024
-SECONDS_PER_CELL = 6.0
+SECONDS_PER_CELL = 5.0
 SHORTEST_TURN = 0.004
 FEWEST_ROUNDS, MOST_ROUNDS = 5, 100
 IMPORTS = 5
@@ -247,16 +255,6 @@ def show_growth(progress: tqdm) -> None:
         progress.update()
     header = ["n", *(f"{name}, {mode}" for name, mode in GROWTH)]
     print_table("Peak bytes per token, B = 1, d_model = 256, h = 8", header, rows)
-
-
-GROWTH = (
-    ("labkit", "inference"),
-    ("labkit", "forward + backward"),
-    ("labkit causal", "forward + backward"),
-    ("PyTorch", "inference"),
-    ("PyTorch", "forward + backward"),
-    ("labkit weights", "inference"),
-)
 
 
 def main() -> None:

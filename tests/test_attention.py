@@ -72,7 +72,10 @@ def assert_all_close(ours: list[Tensor], theirs: list[Tensor], tolerance: float)
 def pytorch_in_float64(q, k, v, mask=None, scale=None) -> list[Tensor]:
     """Value and gradients of PyTorch's function in float64, by its step-by-step backend."""
 
+    lead = torch.broadcast_shapes(q.shape[:-2], k.shape[:-2], v.shape[:-2])
+
     def function(q, k, v):
+        q = q.expand(*lead, *q.shape[-2:])  # PyTorch's mask broadcasts against q and k alone
         with sdpa_kernel(SDPBackend.MATH):
             return F.scaled_dot_product_attention(q, k, v, mask, scale=scale)
 
@@ -237,6 +240,14 @@ def test_the_items_of_a_batch_do_not_meet(seed, is_causal):
     for item in range(3):
         alone = module(x[item], context[item], mask[item], is_causal=is_causal)
         torch.testing.assert_close(together[item], alone)
+
+
+@PATHS
+@pytest.mark.parametrize("lead", [(0,), (0, 2), (2, 0, 3)])
+def test_an_empty_batch_gives_an_empty_batch(lead, return_weights):
+    x, mask = torch.zeros(*lead, 4, 8), torch.ones(*lead, 1, 4, dtype=torch.bool)
+    out = scaled_dot_product_attention(x, x, x, mask, return_weights=return_weights)
+    assert (out[0] if return_weights else out).shape == x.shape
 
 
 def test_causal_mask_ends_in_the_last_corner():

@@ -85,7 +85,8 @@ class Claim:
         if not self.draw:
             return text
         seeded = "no seed named" if self.computed is None else f"seeded run {text}"
-        return f"{seeded}; share of 10,000 draws below the printed figure: {show(self.percentile, 0)} %"
+        share = show(self.percentile, 0)
+        return f"{seeded}; share of 10,000 draws below the printed figure: {share} %"
 
 
 @dataclass(frozen=True)

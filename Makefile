@@ -65,7 +65,7 @@ notebooks: setup ## Execute every notebook again and compare each output
 pages: book ## Open every page in a real browser
 	@echo "== Pages in a browser"
 	@$(BIN)/python tests/browser.py
-	@$(BIN)/python -m pytest tests/test_pages.py
+	@$(BIN)/python -m pytest -n 2 tests/test_pages.py
 
 run: setup ## Execute NB=path fresh and write it in canonical form
 	@test -n "$(NB)" || { echo "Say which notebook: make run NB=chapters/01_query_key_value.ipynb"; exit 1; }

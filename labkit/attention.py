@@ -269,15 +269,12 @@ class MultiHeadAttention(nn.Module):
             TypeError: not a tensor, a type other than the module's, or a mask not boolean.
             ValueError: shapes that do not fit, or an empty sequence.
         """
-        self._check_input("x", x)
-        if context is not None:
-            self._check_input("context", context)
-            _check_same_batch(x, context)
-        q, k, v = self._project(x, context)
+        qkv = self._project(x, context)
         if mask is not None:
-            _check_mask(mask, (*q.shape[:-1], k.shape[-2]), "(B, h, n_q, n_k)")
-        dropout_p = self.dropout if self.training else 0.0
-        heads = _attend(q, k, v, mask, is_causal, self.d_k**-0.5, dropout_p, return_weights)
+            _check_mask(mask, (*qkv[0].shape[:-1], qkv[1].shape[-2]), "(B, h, n_q, n_k)")
+        dropout_p, scale = self.dropout if self.training else 0.0, self.d_k**-0.5
+        heads = _attend(*qkv, mask, is_causal, scale, dropout_p, return_weights)
+        del qkv  # the last product needs the memory
         heads, weights = heads if return_weights else (heads, None)
         out = self.w_o(merge_heads(heads))
         return (out, weights) if return_weights else out
@@ -359,30 +356,16 @@ class MultiHeadAttention(nn.Module):
         h, d_k, d_v = self.h, self.d_k, self.d_v
         w_qkv = self.w_qkv
         weight, bias = w_qkv.weight, w_qkv.bias
+        _check_input("x", x, weight)
         if context is None or context is x:
             return _cut(F.linear(x, weight, bias), h, (d_k, d_k, d_v))
+        _check_input("context", context, weight)
+        _check_same_batch(x, context)
         sizes = h * d_k, h * (d_k + d_v)
         w_q, w_kv = weight.split(sizes)
         b_q, b_kv = (None, None) if bias is None else bias.split(sizes)
         (q,) = _cut(F.linear(x, w_q, b_q), h, (d_k,))
         return q, *_cut(F.linear(context, w_kv, b_kv), h, (d_k, d_v))
-
-    def _check_input(self, name: str, x: Tensor) -> None:
-        _check_tensor(name, x, 2, "(B, n, d_model)")
-        *_, n, width = x.shape
-        if width != self.d_model:
-            raise ValueError(
-                f"{name} must have shape (B, n, d_model) with d_model={self.d_model}; got shape "
-                f"{tuple(x.shape)}. Its last dimension is the one to change."
-            )
-        if n == 0:
-            raise ValueError(f"{name} must have at least one position; got shape {tuple(x.shape)}.")
-        dtype = self.w_qkv.weight.dtype
-        if x.dtype != dtype and not torch.is_autocast_enabled(x.device.type):
-            raise TypeError(
-                f"{name} must have the type of the weights, {dtype}; got {x.dtype}. "
-                f"Convert one: {name}.to({dtype}), or the module with .to({x.dtype})."
-            )
 
 
 def _attend(
@@ -555,6 +538,24 @@ def _check_qkv(q: Tensor, k: Tensor, v: Tensor) -> None:
         raise ValueError(
             f"k and v must have the same number of positions, n_k; got {_shapes(k=k, v=v)}. "
             "Each key needs its value."
+        )
+
+
+def _check_input(name: str, x: Tensor, weight: Tensor) -> None:
+    _check_tensor(name, x, 2, "(B, n, d_model)")
+    *_, n, width = x.shape
+    d_model = weight.shape[-1]
+    if width != d_model:
+        raise ValueError(
+            f"{name} must have shape (B, n, d_model) with d_model={d_model}; got shape "
+            f"{tuple(x.shape)}. Its last dimension is the one to change."
+        )
+    if n == 0:
+        raise ValueError(f"{name} must have at least one position; got shape {tuple(x.shape)}.")
+    if x.dtype != weight.dtype and not torch.is_autocast_enabled(x.device.type):
+        raise TypeError(
+            f"{name} must have the type of the weights, {weight.dtype}; got {x.dtype}. "
+            f"Convert one: {name}.to({weight.dtype}), or the module with .to({x.dtype})."
         )
 
 

@@ -60,21 +60,17 @@ def page(browser: Browser) -> Iterator[Page]:
 
 def visit(page: Page, address: str) -> tuple[list[str], list[str], int]:
     """Open a page to its end; return foreign requests, console errors and compressed bytes."""
-    foreign, errors, sizes = [], [], []
-
-    def weigh(response) -> None:
-        if response.ok:
-            sizes.append(len(gzip.compress(response.body())))
-
+    foreign, errors, responses = [], [], []
     page.on("request", lambda r: foreign.append(r.url) if is_foreign(r.url) else None)
     page.on("console", lambda m: errors.append(m.text) if m.type == "error" else None)
     page.on("pageerror", lambda error: errors.append(str(error)))
-    page.on("response", weigh)
+    page.on("response", lambda response: responses.append(response))
     page.goto(address, wait_until="networkidle")
     # What is folded is judged too.
     page.evaluate("document.querySelectorAll('details').forEach(fold => { fold.open = true; })")
     scroll_through(page)
-    return foreign, errors, sum(sizes)
+    weight = sum(len(gzip.compress(response.body())) for response in responses if response.ok)
+    return foreign, errors, weight
 
 
 def is_foreign(url: str) -> bool:
@@ -121,6 +117,7 @@ def test_page(name: str, page: Page, site: str):
 
     set_theme(page, "light")
     assert serious(page) == [], "light, wide"
+    page = page.context.new_page()
     page.set_viewport_size(PHONE)
     visit(page, f"{site}/{name}")
     set_theme(page, "dark")

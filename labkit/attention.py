@@ -7,13 +7,26 @@ d_k and d_v widths of a head. A mask is boolean and True means may attend.
 from __future__ import annotations
 
 import math
-import operator
-from numbers import Real
 from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+from labkit.arguments import (
+    check_convertible,
+    check_input,
+    check_mask,
+    check_qkv,
+    check_same_batch,
+    check_tensor,
+    number,
+    positions,
+    probability,
+    shapes,
+    size,
+    widths,
+)
 
 __all__ = [
     "MultiHeadAttention",
@@ -75,12 +88,12 @@ def scaled_dot_product_attention(
     >>> scaled_dot_product_attention(x, x, x, causal_mask(2))[0]
     tensor([1., 0.])
     """
-    _check_qkv(q, k, v)
+    check_qkv(q, k, v)
     q, k, v = (_contiguous_features(x) for x in _broadcast_leading(q, k, v))
     if mask is not None:
-        _check_mask(mask, (*q.shape[:-1], k.shape[-2]), "(..., n_q, n_k)")
-    dropout_p = _probability("dropout_p", dropout_p)
-    scale = q.shape[-1] ** -0.5 if scale is None else _number("scale", scale)
+        check_mask(mask, (*q.shape[:-1], k.shape[-2]), "(..., n_q, n_k)")
+    dropout_p = probability("dropout_p", dropout_p)
+    scale = q.shape[-1] ** -0.5 if scale is None else number("scale", scale)
     return _attend(q, k, v, mask, is_causal, scale, dropout_p, return_weights)
 
 
@@ -108,8 +121,7 @@ def causal_mask(
     >>> causal_mask(2, 3).int().tolist()
     [[1, 1, 0], [1, 1, 1]]
     """
-    n_q = _size("n_q", n_q)
-    n_k = n_q if n_k is None else _size("n_k", n_k)
+    n_q, n_k = positions(n_q, n_k)
     return torch.ones(n_q, n_k, dtype=torch.bool, device=device).tril(n_k - n_q)
 
 
@@ -134,8 +146,8 @@ def split_heads(x: Tensor, h: int) -> Tensor:
     >>> split_heads(torch.arange(4.0).view(1, 4), 2).tolist()
     [[[0.0, 1.0]], [[2.0, 3.0]]]
     """
-    _check_tensor("x", x, 2, "(..., n, h*d)")
-    h, width = _size("h", h), x.shape[-1]
+    check_tensor("x", x, 2, "(..., n, h*d)")
+    h, width = size("h", h), x.shape[-1]
     if width % h:
         raise ValueError(
             f"the last dimension of x must be h*d, a multiple of h={h}; got x of shape "
@@ -164,7 +176,7 @@ def merge_heads(x: Tensor) -> Tensor:
     >>> merge_heads(torch.tensor([[[0.0, 1.0]], [[2.0, 3.0]]])).tolist()
     [[0.0, 1.0, 2.0, 3.0]]
     """
-    _check_tensor("x", x, 3, "(..., h, n, d)")
+    check_tensor("x", x, 3, "(..., h, n, d)")
     return x.transpose(-3, -2).flatten(-2)
 
 
@@ -227,18 +239,11 @@ class MultiHeadAttention(nn.Module):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        self.d_model = d_model = _size("d_model", d_model)
-        self.h = h = _size("h", h)
-        if d_k is None and d_model % h:
-            raise ValueError(
-                f"d_model must be a multiple of h where d_k is left out; got d_model={d_model} "
-                f"and h={h}. Choose an h that divides {d_model}, or give d_k."
-            )
-        self.d_k = d_model // h if d_k is None else _size("d_k", d_k)
-        self.d_v = self.d_k if d_v is None else _size("d_v", d_v)
-        self.dropout = _probability("dropout", dropout)
-        self.w_qkv = nn.Linear(d_model, h * (2 * self.d_k + self.d_v), bias, device, dtype)
-        self.w_o = nn.Linear(h * self.d_v, d_model, bias, device, dtype)
+        self.d_model, self.h, self.d_k, self.d_v = widths(d_model, h, d_k, d_v)
+        self.dropout = probability("dropout", dropout)
+        packed = self.h * (2 * self.d_k + self.d_v)
+        self.w_qkv = nn.Linear(self.d_model, packed, bias, device, dtype)
+        self.w_o = nn.Linear(self.h * self.d_v, self.d_model, bias, device, dtype)
         nn.init.xavier_uniform_(self.w_qkv.weight)
         if bias:
             nn.init.zeros_(self.w_qkv.bias)
@@ -271,7 +276,7 @@ class MultiHeadAttention(nn.Module):
         """
         qkv = self._project(x, context)
         if mask is not None:
-            _check_mask(mask, (*qkv[0].shape[:-1], qkv[1].shape[-2]), "(B, h, n_q, n_k)")
+            check_mask(mask, (*qkv[0].shape[:-1], qkv[1].shape[-2]), "(B, h, n_q, n_k)")
         dropout_p, scale = self.dropout if self.training else 0.0, self.d_k**-0.5
         heads = _attend(*qkv, mask, is_causal, scale, dropout_p, return_weights)
         del qkv  # the last product needs the memory
@@ -311,7 +316,7 @@ class MultiHeadAttention(nn.Module):
         >>> MultiHeadAttention.from_torch(nn.MultiheadAttention(6, 2)).d_k
         3
         """
-        _check_convertible(module)
+        check_convertible(module)
         bias = module.in_proj_bias is not None
         dropout = module.dropout
         ours = cls(module.embed_dim, module.num_heads, bias=bias, dropout=dropout, device="meta")
@@ -356,11 +361,11 @@ class MultiHeadAttention(nn.Module):
         h, d_k, d_v = self.h, self.d_k, self.d_v
         w_qkv = self.w_qkv
         weight, bias = w_qkv.weight, w_qkv.bias
-        _check_input("x", x, weight)
+        check_input("x", x, weight)
         if context is None or context is x:
             return _cut(F.linear(x, weight, bias), h, (d_k, d_k, d_v))
-        _check_input("context", context, weight)
-        _check_same_batch(x, context)
+        check_input("context", context, weight)
+        check_same_batch(x, context)
         sizes = h * d_k, h * (d_k + d_v)
         w_q, w_kv = weight.split(sizes)
         b_q, b_kv = (None, None) if bias is None else bias.split(sizes)
@@ -487,146 +492,7 @@ def _broadcast_leading(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor,
         lead = torch.broadcast_shapes(*leads)
     except RuntimeError:
         raise ValueError(
-            f"the leading dimensions of q, k and v must be equal or 1; got {_shapes(q=q, k=k, v=v)}"
+            f"the leading dimensions of q, k and v must be equal or 1; got {shapes(q=q, k=k, v=v)}"
             f", so leading dimensions {', '.join(str(tuple(lead)) for lead in leads)}."
         ) from None
     return tuple(x.expand(*lead, *x.shape[-2:]) for x in (q, k, v))
-
-
-def _shapes(**tensors: Tensor) -> str:
-    return ", ".join(f"{name} {tuple(x.shape)}" for name, x in tensors.items())
-
-
-def _check_tensor(name: str, x: Tensor, ndim: int, form: str) -> None:
-    if not isinstance(x, Tensor):
-        raise TypeError(f"{name} must be a torch.Tensor of shape {form}; got {type(x).__name__}.")
-    if x.ndim < ndim:
-        raise ValueError(
-            f"{name} must have shape {form}, at least {ndim} dimensions; got shape "
-            f"{tuple(x.shape)}. Add what is missing with {name}[None]."
-        )
-
-
-def _check_sequence(name: str, x: Tensor, form: str) -> None:
-    _check_tensor(name, x, 2, form)
-    if not x.is_floating_point():
-        raise TypeError(
-            f"{name} must be floating point; got {x.dtype}. Convert it: {name}.float()."
-        )
-    if 0 in x.shape[-2:]:
-        raise ValueError(
-            f"{name} must have shape {form} with at least one position and one feature; got shape "
-            f"{tuple(x.shape)}."
-        )
-
-
-def _check_qkv(q: Tensor, k: Tensor, v: Tensor) -> None:
-    _check_sequence("q", q, "(..., n_q, d_k)")
-    _check_sequence("k", k, "(..., n_k, d_k)")
-    _check_sequence("v", v, "(..., n_k, d_v)")
-    if not q.dtype == k.dtype == v.dtype and not torch.is_autocast_enabled(q.device.type):
-        raise TypeError(
-            f"q, k and v must have one type; got q {q.dtype}, k {k.dtype}, v {v.dtype}. "
-            f"Convert them: .to({q.dtype})."
-        )
-    if q.shape[-1] != k.shape[-1]:
-        raise ValueError(
-            f"q and k must have the same last dimension, d_k; got {_shapes(q=q, k=k)}. "
-            "Project both to the same width."
-        )
-    if k.shape[-2] != v.shape[-2]:
-        raise ValueError(
-            f"k and v must have the same number of positions, n_k; got {_shapes(k=k, v=v)}. "
-            "Each key needs its value."
-        )
-
-
-def _check_input(name: str, x: Tensor, weight: Tensor) -> None:
-    _check_tensor(name, x, 2, "(B, n, d_model)")
-    *_, n, width = x.shape
-    d_model = weight.shape[-1]
-    if width != d_model:
-        raise ValueError(
-            f"{name} must have shape (B, n, d_model) with d_model={d_model}; got shape "
-            f"{tuple(x.shape)}. Its last dimension is the one to change."
-        )
-    if n == 0:
-        raise ValueError(f"{name} must have at least one position; got shape {tuple(x.shape)}.")
-    if x.dtype != weight.dtype and not torch.is_autocast_enabled(x.device.type):
-        raise TypeError(
-            f"{name} must have the type of the weights, {weight.dtype}; got {x.dtype}. "
-            f"Convert one: {name}.to({weight.dtype}), or the module with .to({x.dtype})."
-        )
-
-
-def _check_same_batch(x: Tensor, context: Tensor) -> None:
-    if x.shape[:-2] != context.shape[:-2]:
-        raise ValueError(
-            "x and context must have the same leading dimensions; got "
-            f"{_shapes(x=x, context=context)}. Expand the one that serves several."
-        )
-
-
-def _check_mask(mask: Tensor, shape: tuple[int, ...], form: str) -> None:
-    _check_tensor("mask", mask, 0, form)
-    if mask.dtype != torch.bool:
-        advice = (
-            "If it is added to the scores (0 to attend, -inf to hide), pass mask == 0."
-            if mask.is_floating_point()
-            else "Pass mask == 1 if 1 means may attend, mask == 0 if 1 means hidden."
-        )
-        raise TypeError(
-            f"mask must be torch.bool, True where a query may attend; got {mask.dtype}. {advice}"
-        )
-    pairs = zip(reversed(mask.shape), reversed(shape), strict=False)
-    if mask.ndim > len(shape) or any(size not in (1, full) for size, full in pairs):
-        raise ValueError(
-            f"mask must broadcast to {form} = {shape}: each dimension equal or 1; got shape "
-            f"{tuple(mask.shape)}. Pass a (B, n_k) padding mask as mask[:, None, None, :], and a "
-            "(B, n_q, n_k) mask as mask[:, None]."
-        )
-
-
-def _check_convertible(module: nn.MultiheadAttention) -> None:
-    if not isinstance(module, nn.MultiheadAttention):
-        raise TypeError(
-            f"module must be a torch.nn.MultiheadAttention; got {type(module).__name__}."
-        )
-    variants = {
-        "add_bias_kv": module.bias_k is not None,
-        "add_zero_attn": module.add_zero_attn,
-        f"kdim={module.kdim}, vdim={module.vdim}": module.in_proj_weight is None,
-    }
-    found = "; ".join(name for name, present in variants.items() if present)
-    if found:
-        raise ValueError(
-            f"module must attend to its context alone, of width embed_dim={module.embed_dim}; got "
-            f"{found}. Build and train it without that, or keep PyTorch's module."
-        )
-
-
-def _size(name: str, value: int) -> int:
-    try:
-        size = operator.index(value)
-    except TypeError:
-        raise TypeError(
-            f"{name} must be a whole number; got {value!r}, a {type(value).__name__}."
-        ) from None
-    if size < 1:
-        raise ValueError(f"{name} must be at least 1; got {size}.")
-    return size
-
-
-def _number(name: str, value: float) -> float:
-    if not isinstance(value, Real):
-        raise TypeError(f"{name} must be a number; got a {type(value).__name__}.")
-    if not math.isfinite(value):
-        raise ValueError(f"{name} must be finite; got {value}.")
-    return float(value)
-
-
-def _probability(name: str, value: float) -> float:
-    value = _number(name, value)
-    if not 0 <= value < 1:
-        raise ValueError(f"{name} must be at least 0 and less than 1; got {value}.")
-    return value

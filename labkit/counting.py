@@ -17,7 +17,7 @@ import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from labkit.attention import _size
+from labkit.arguments import positions, size, widths
 
 __all__ = [
     "FLOPS_PER_MAC",
@@ -72,7 +72,7 @@ def attention_parameters(
     >>> attention_parameters(512, 8, bias=False), attention_parameters(512, 8)
     (1048576, 1050624)
     """
-    d_model, h, d_k, d_v = _widths(d_model, h, d_k, d_v)
+    d_model, h, d_k, d_v = widths(d_model, h, d_k, d_v)
     matrices = 2 * d_model * h * (d_k + d_v)
     return matrices + (h * (2 * d_k + d_v) + d_model if bias else 0)
 
@@ -131,8 +131,8 @@ def projection_macs(
     >>> projection_macs(3, 4, 2)
     192
     """
-    n_q, n_k = _positions(n_q, n_k)
-    d_model, h, d_k, d_v = _widths(d_model, h, d_k, d_v)
+    n_q, n_k = positions(n_q, n_k)
+    d_model, h, d_k, d_v = widths(d_model, h, d_k, d_v)
     return (n_q + n_k) * d_model * h * (d_k + d_v)
 
 
@@ -170,8 +170,8 @@ def product_macs(
     >>> product_macs(3, 4, 2), product_macs(3, 4, 1)
     (72, 72)
     """
-    n_q, n_k = _positions(n_q, n_k)
-    _, h, d_k, d_v = _widths(d_model, h, d_k, d_v)
+    n_q, n_k = positions(n_q, n_k)
+    _, h, d_k, d_v = widths(d_model, h, d_k, d_v)
     return h * n_q * n_k * (d_k + d_v)
 
 
@@ -261,8 +261,8 @@ def score_entries(h: int, n_q: int, n_k: int | None = None, *, B: int = 1) -> in
     >>> score_entries(8, 128, B=32)
     4194304
     """
-    n_q, n_k = _positions(n_q, n_k)
-    return _size("B", B) * _size("h", h) * n_q * n_k
+    n_q, n_k = positions(n_q, n_k)
+    return size("B", B) * size("h", h) * n_q * n_k
 
 
 def weight_bytes(
@@ -289,22 +289,6 @@ def weight_bytes(
     if not isinstance(dtype, torch.dtype):
         raise TypeError(f"dtype must be a torch.dtype; got {dtype!r}, a {type(dtype).__name__}.")
     return score_entries(h, n_q, n_k, B=B) * dtype.itemsize
-
-
-def _positions(n_q: int, n_k: int | None) -> tuple[int, int]:
-    n_q = _size("n_q", n_q)
-    return n_q, n_q if n_k is None else _size("n_k", n_k)
-
-
-def _widths(d_model: int, h: int, d_k: int | None, d_v: int | None) -> tuple[int, int, int, int]:
-    d_model, h = _size("d_model", d_model), _size("h", h)
-    if d_k is None and d_model % h:
-        raise ValueError(
-            f"d_model must be a multiple of h where d_k is left out; got d_model={d_model} and "
-            f"h={h}. Choose an h that divides {d_model}, or give d_k."
-        )
-    d_k = d_model // h if d_k is None else _size("d_k", d_k)
-    return d_model, h, d_k, d_k if d_v is None else _size("d_v", d_v)
 
 
 def _refusal(name: str) -> Callable[..., int]:

@@ -1,0 +1,167 @@
+"""What labkit asks of its arguments: errors that name what was expected, what came, what to do."""
+
+from __future__ import annotations
+
+import math
+import operator
+from numbers import Real
+
+import torch
+from torch import Tensor, nn
+
+
+def shapes(**tensors: Tensor) -> str:
+    return ", ".join(f"{name} {tuple(x.shape)}" for name, x in tensors.items())
+
+
+def check_tensor(name: str, x: Tensor, ndim: int, form: str) -> None:
+    if not isinstance(x, Tensor):
+        raise TypeError(f"{name} must be a torch.Tensor of shape {form}; got {type(x).__name__}.")
+    if x.ndim < ndim:
+        raise ValueError(
+            f"{name} must have shape {form}, at least {ndim} dimensions; got shape "
+            f"{tuple(x.shape)}. Add what is missing with {name}[None]."
+        )
+
+
+def check_sequence(name: str, x: Tensor, form: str) -> None:
+    check_tensor(name, x, 2, form)
+    if not x.is_floating_point():
+        raise TypeError(
+            f"{name} must be floating point; got {x.dtype}. Convert it: {name}.float()."
+        )
+    if 0 in x.shape[-2:]:
+        raise ValueError(
+            f"{name} must have shape {form} with at least one position and one feature; got shape "
+            f"{tuple(x.shape)}."
+        )
+
+
+def check_qkv(q: Tensor, k: Tensor, v: Tensor) -> None:
+    check_sequence("q", q, "(..., n_q, d_k)")
+    check_sequence("k", k, "(..., n_k, d_k)")
+    check_sequence("v", v, "(..., n_k, d_v)")
+    if not q.dtype == k.dtype == v.dtype and not torch.is_autocast_enabled(q.device.type):
+        raise TypeError(
+            f"q, k and v must have one type; got q {q.dtype}, k {k.dtype}, v {v.dtype}. "
+            f"Convert them: .to({q.dtype})."
+        )
+    if q.shape[-1] != k.shape[-1]:
+        raise ValueError(
+            f"q and k must have the same last dimension, d_k; got {shapes(q=q, k=k)}. "
+            "Project both to the same width."
+        )
+    if k.shape[-2] != v.shape[-2]:
+        raise ValueError(
+            f"k and v must have the same number of positions, n_k; got {shapes(k=k, v=v)}. "
+            "Each key needs its value."
+        )
+
+
+def check_input(name: str, x: Tensor, weight: Tensor) -> None:
+    check_tensor(name, x, 2, "(B, n, d_model)")
+    *_, n, width = x.shape
+    d_model = weight.shape[-1]
+    if width != d_model:
+        raise ValueError(
+            f"{name} must have shape (B, n, d_model) with d_model={d_model}; got shape "
+            f"{tuple(x.shape)}. Its last dimension is the one to change."
+        )
+    if n == 0:
+        raise ValueError(f"{name} must have at least one position; got shape {tuple(x.shape)}.")
+    if x.dtype != weight.dtype and not torch.is_autocast_enabled(x.device.type):
+        raise TypeError(
+            f"{name} must have the type of the weights, {weight.dtype}; got {x.dtype}. "
+            f"Convert one: {name}.to({weight.dtype}), or the module with .to({x.dtype})."
+        )
+
+
+def check_same_batch(x: Tensor, context: Tensor) -> None:
+    if x.shape[:-2] != context.shape[:-2]:
+        raise ValueError(
+            "x and context must have the same leading dimensions; got "
+            f"{shapes(x=x, context=context)}. Expand the one that serves several."
+        )
+
+
+def check_mask(mask: Tensor, shape: tuple[int, ...], form: str) -> None:
+    check_tensor("mask", mask, 0, form)
+    if mask.dtype != torch.bool:
+        advice = (
+            "If it is added to the scores (0 to attend, -inf to hide), pass mask == 0."
+            if mask.is_floating_point()
+            else "Pass mask == 1 if 1 means may attend, mask == 0 if 1 means hidden."
+        )
+        raise TypeError(
+            f"mask must be torch.bool, True where a query may attend; got {mask.dtype}. {advice}"
+        )
+    pairs = zip(reversed(mask.shape), reversed(shape), strict=False)
+    if mask.ndim > len(shape) or any(size not in (1, full) for size, full in pairs):
+        raise ValueError(
+            f"mask must broadcast to {form} = {shape}: each dimension equal or 1; got shape "
+            f"{tuple(mask.shape)}. Pass a (B, n_k) padding mask as mask[:, None, None, :], and a "
+            "(B, n_q, n_k) mask as mask[:, None]."
+        )
+
+
+def check_convertible(module: nn.MultiheadAttention) -> None:
+    if not isinstance(module, nn.MultiheadAttention):
+        raise TypeError(
+            f"module must be a torch.nn.MultiheadAttention; got {type(module).__name__}."
+        )
+    variants = {
+        "add_bias_kv": module.bias_k is not None,
+        "add_zero_attn": module.add_zero_attn,
+        f"kdim={module.kdim}, vdim={module.vdim}": module.in_proj_weight is None,
+    }
+    found = "; ".join(name for name, present in variants.items() if present)
+    if found:
+        raise ValueError(
+            f"module must attend to its context alone, of width embed_dim={module.embed_dim}; got "
+            f"{found}. Build and train it without that, or keep PyTorch's module."
+        )
+
+
+def size(name: str, value: int) -> int:
+    try:
+        size = operator.index(value)
+    except TypeError:
+        raise TypeError(
+            f"{name} must be a whole number; got {value!r}, a {type(value).__name__}."
+        ) from None
+    if size < 1:
+        raise ValueError(f"{name} must be at least 1; got {size}.")
+    return size
+
+
+def number(name: str, value: float) -> float:
+    if not isinstance(value, Real):
+        raise TypeError(f"{name} must be a number; got a {type(value).__name__}.")
+    if not math.isfinite(value):
+        raise ValueError(f"{name} must be finite; got {value}.")
+    return float(value)
+
+
+def probability(name: str, value: float) -> float:
+    value = number(name, value)
+    if not 0 <= value < 1:
+        raise ValueError(f"{name} must be at least 0 and less than 1; got {value}.")
+    return value
+
+
+def positions(n_q: int, n_k: int | None) -> tuple[int, int]:
+    """Check n_q and n_k, which is n_q unless given."""
+    n_q = size("n_q", n_q)
+    return n_q, n_q if n_k is None else size("n_k", n_k)
+
+
+def widths(d_model: int, h: int, d_k: int | None, d_v: int | None) -> tuple[int, int, int, int]:
+    """Check d_model, h, d_k and d_v. Unless given, d_k is d_model / h and d_v is d_k."""
+    d_model, h = size("d_model", d_model), size("h", h)
+    if d_k is None and d_model % h:
+        raise ValueError(
+            f"d_model must be a multiple of h where d_k is left out; got d_model={d_model} and "
+            f"h={h}. Choose an h that divides {d_model}, or give d_k."
+        )
+    d_k = d_model // h if d_k is None else size("d_k", d_k)
+    return d_model, h, d_k, d_k if d_v is None else size("d_v", d_v)

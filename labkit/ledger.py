@@ -48,6 +48,7 @@ class Claim:
     verdict: str | None = None
     computed: Any = None
     percentile: Any = None
+    draws: int | None = None
     why: str | None = None
     notebook: str | None = None
 
@@ -86,7 +87,7 @@ class Claim:
             return text
         seeded = "no seed named" if self.computed is None else f"seeded run {text}"
         share = show(self.percentile, 0)
-        return f"{seeded}; share of 10,000 draws below the printed figure: {share} %"
+        return f"{seeded}; share of {self.draws:,} draws below the printed figure: {share} %"
 
 
 @dataclass(frozen=True)
@@ -128,11 +129,13 @@ class Verdict:
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
         claim = self.claim
-        data = {name: getattr(claim, name) for name in ("document", "id", *RECORDED)}
+        recorded = RECORDED if claim.draw else RECORDED[:-1]
+        data = {name: getattr(claim, name) for name in ("document", "id", *recorded)}
         return {"text/plain": repr(self), "text/html": self._repr_html_(), MIME: data}
 
 
-RECORDED = ("verdict", "computed", "percentile")
+# What a notebook adds to a row. The last is of draws only.
+RECORDED = ("verdict", "computed", "percentile", "draws")
 
 
 @dataclass(frozen=True)
@@ -193,6 +196,7 @@ class Document:
             verdict=verdict,
             computed=rounded(seeded, claim.places),
             percentile=rounded(percentile, 0),
+            draws=len(sample),
         )
 
 

@@ -53,7 +53,7 @@ def test_claim_is_complete(claim: Claim):
 @each_claim
 def test_stored_verdict_is_the_ledgers(claim: Claim):
     stored = [v for v, _ in COMPARED if (v["document"], v["id"]) == (claim.document, claim.id)]
-    assert all(v[field] == getattr(claim, field) for v in stored for field in ledger.RECORDED)
+    assert all(v.get(field) == getattr(claim, field) for v in stored for field in ledger.RECORDED)
 
 
 def test_claims_stand_in_the_order_of_their_file():
@@ -128,6 +128,16 @@ def test_a_draw_is_judged_by_its_distribution():
     assert document(**fields).draw("claim", sample, seeded=0.2501).claim.verdict == "holds"
     beyond = document(**(fields | {"value": 1.5})).draw("claim", sample)
     assert beyond.claim.verdict == "wrong"
+
+
+def test_a_draw_tells_the_size_of_its_sample():
+    fields = {"value": 0.25, "places": 2, "draw": True}
+    verdict = document(**fields).draw("claim", torch.linspace(0, 1, 2_500))
+    assert "share of 2,500 draws below the printed figure: 25 %" in repr(verdict)
+    assert verdict._repr_mimebundle_()[ledger.MIME]["draws"] == 2_500
+    recorded = {"verdict": "draw", "percentile": 25.0, "draws": 10_000}
+    with pytest.raises(LedgerError, match="'draws': 10000"):
+        document(**fields, **recorded).draw("claim", torch.linspace(0, 1, 2_500))
 
 
 def test_a_contradiction_is_a_conflict(monkeypatch):

@@ -86,7 +86,7 @@ def record(found: list[dict]) -> list[str]:
             # Before `why`, which is the author's to write, once the verdict is known.
             at = list(row).index("why") if "why" in row else list(row).index("notebook")
             for field in reversed(RECORDED):
-                if verdict[field] is not None:
+                if verdict.get(field) is not None:
                     row.insert(at, field, flow(verdict[field]))
             new.append(f"{key}/{verdict['id']}: {verdict['verdict']}")
         if len(new) > before:

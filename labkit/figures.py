@@ -13,7 +13,10 @@ if TYPE_CHECKING:
 # Okabe and Ito's palette, without the colours that fade on white or on black.
 BLUE, ORANGE, GREEN, PINK = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
 COLOURS = (ORANGE, BLUE, PINK, GREEN)
+GREY = "#888888"
 SYMBOLS = ("x-thin", "diamond-open")
+# As many as there are lines in one figure, so that no two share both colour and dash.
+DASHES = ("solid", "dash", "dot", "dashdot", "longdash")
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 PLACES = 3
 
@@ -123,6 +126,39 @@ def boxes(
         traces.append({**points, "name": name, "x": list(x), "y": plain(y)})
     axis = {"tickvals": list(range(len(categories))), "ticktext": list(categories)}
     return figure(traces, title=title, alt=alt, xaxis=axis, **layout)
+
+
+def lines(
+    curves: dict[str, Any],
+    *,
+    x: Sequence[float],
+    title: str,
+    alt: str,
+    marks: dict[str, tuple[float, float]] | None = None,
+    **layout: Any,
+) -> Figure:
+    """Draw curves over common places, told apart by colour and by dash.
+
+    curves : for each name, one value (points,) for each place in x
+    marks : for each label, a point (x, y) to which it is written
+
+    Raises ValueError if a curve has not one value for each place.
+    """
+    traces: list[dict[str, Any]] = []
+    for i, (name, y) in enumerate(curves.items()):
+        if len(y) != len(x):
+            raise ValueError(f"{name!r} has {len(y)} values for {len(x)} places in x")
+        line = {"color": COLOURS[i % len(COLOURS)], "dash": DASHES[i % len(DASHES)], "width": 3}
+        curve = {"type": "scatter", "mode": "lines", "line": line}
+        traces.append({**curve, "name": name, "x": list(x), "y": y})
+    if marks:
+        places, heights = zip(*marks.values(), strict=True)
+        points = {"type": "scatter", "mode": "markers+text", "x": list(places), "y": list(heights)}
+        look = {"marker": {"size": 10, "color": GREY}, "textposition": "bottom right"}
+        traces.append({**points, **look, "text": list(marks), "showlegend": False})
+    # Room for the title of the axis above the legend, on a phone too.
+    defaults = {"height": 460, "legend": {"y": -0.25}}
+    return figure(traces, title=title, alt=alt, **(defaults | layout))
 
 
 def tidy(part: Any) -> Any:

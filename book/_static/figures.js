@@ -15,10 +15,33 @@ function themed(layout) {
   return result;
 }
 
-function draw(figure) {
+function choose(drawing, menu, select) {
+  return Plotly.update(drawing, ...menu.buttons[select.selectedIndex].args);
+}
+
+// Plotly's own menus take no keyboard: each becomes a select above the drawing.
+function selects(drawing, menus) {
+  const there = [...drawing.parentElement.querySelectorAll("select")];
+  if (there.length) return there;
+  return menus.map((menu) => {
+    const label = document.createElement("label");
+    const select = document.createElement("select");
+    label.append(menu.name, select);
+    select.append(...menu.buttons.map((button) => new Option(button.label)));
+    select.addEventListener("change", () => choose(drawing, menu, select));
+    drawing.before(label);
+    return select;
+  });
+}
+
+async function draw(figure) {
   const { data, layout } = JSON.parse(figure.querySelector("script").textContent);
+  const { updatemenus: menus = [], ...rest } = layout;
+  const drawing = figure.querySelector(".plotly-figure-drawing");
   const options = { responsive: true, displayModeBar: false };
-  return Plotly.react(figure.querySelector(".plotly-figure-drawing"), data, themed(layout), options);
+  const chosen = selects(drawing, menus);
+  await Plotly.react(drawing, data, themed(rest), options);
+  for (const [i, menu] of menus.entries()) await choose(drawing, menu, chosen[i]);
 }
 
 const figures = [...document.querySelectorAll("figure.plotly-figure")];

@@ -23,6 +23,8 @@ PAGES = sorted(
     for page in HTML.rglob("*.html")
     if "_static" not in page.parts and page != HTML / "index.html"
 )
+WITH_MENUS = [name for name in PAGES if '"updatemenus"' in (HTML / name).read_text("utf-8")]
+THEME = "document.documentElement.dataset.theme"
 WIDE, PHONE = {"width": 1440, "height": 900}, {"width": 390, "height": 844}
 TEXT_PAGE_BYTES, FIGURE_PAGE_BYTES = 400_000, 1_200_000
 
@@ -138,6 +140,24 @@ def widest(page: Page) -> list[str]:
             .slice(0, 8).map(e => `${e.tagName}.${e.className}: ${e.textContent.slice(0, 60)}`);
         }"""
     )
+
+
+@pytest.mark.parametrize("name", WITH_MENUS)
+def test_menus_take_the_keyboard(name: str, page: Page, site: str):
+    visit(page, f"{site}/{name}")
+    figure = page.locator("figure.plotly-figure", has=page.locator("select")).first
+    drawing = figure.locator(".plotly-figure-drawing")
+    drawn = "drawing => JSON.stringify(drawing.data)"
+    for select in figure.locator("select").all():
+        assert select.evaluate("select => select.labels[0].firstChild.textContent.trim()")
+        before = drawing.evaluate(drawn)
+        select.focus()
+        page.keyboard.press("ArrowDown")
+        after = drawing.evaluate(drawn)
+        assert after != before, "a choice changes nothing"
+        set_theme(page, "dark" if page.evaluate(THEME) == "light" else "light")
+        page.wait_for_timeout(200)
+        assert drawing.evaluate(drawn) == after, "a choice is lost with the theme"
 
 
 @pytest.mark.parametrize("name", PAGES)

@@ -38,6 +38,8 @@ async function draw(figure) {
   const { data, layout } = JSON.parse(figure.querySelector("script").textContent);
   const { updatemenus: menus = [], ...rest } = layout;
   const drawing = figure.querySelector(".plotly-figure-drawing");
+  // Plotly's menus want room above the plot; these do not.
+  if (menus.length) rest.margin = { ...rest.margin, t: 60 };
   const options = { responsive: true, displayModeBar: false };
   const chosen = selects(drawing, menus);
   await Plotly.react(drawing, data, themed(rest), options);

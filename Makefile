@@ -8,7 +8,7 @@ READY := .venv/ready
 VENDORED := book/node_modules/.package-lock.json
 PORT ?= 8000
 # Sphinx copies static files only when a page changed, so a newer one asks for a full build.
-SHARED := book/_static book/_ext _config.yml _toc.yml
+SHARED := book/_static book/_ext labkit/live _config.yml _toc.yml
 STALE = $(shell find $(SHARED) -newer _build/html/index.html 2>/dev/null | head -n 1)
 # The environment brings Node, which the formulas and the front-end files need at build time.
 export PATH := $(BIN):$(PATH)

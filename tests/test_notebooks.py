@@ -35,7 +35,7 @@ def test_cells_were_executed_in_order(path: Path):
 @each_notebook
 def test_metadata_is_canonical(path: Path):
     notebook = read(path)
-    assert set(notebook.metadata) <= {"kernelspec", "widgets"}
+    assert set(notebook.metadata) == {"kernelspec"}
     assert all(set(cell.metadata) <= {"tags"} for cell in notebook.cells)
 
 

@@ -21,6 +21,7 @@ from labkit.ledger import DOCUMENTS, MIME, RECORDED
 
 ROOT = Path(__file__).resolve().parent.parent
 CELL_SECONDS = 300
+WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
 
 
@@ -33,6 +34,7 @@ def execute(path: Path) -> nbformat.NotebookNode:
         timeout=CELL_SECONDS,
         record_timing=False,
         coalesce_streams=True,
+        store_widget_state=False,
         # The kernel talks to this process on this machine only; its warning about that is noise.
         extra_arguments=["--log-level=ERROR"],
         resources={"metadata": {"path": str(path.parent)}},
@@ -44,8 +46,7 @@ def execute(path: Path) -> nbformat.NotebookNode:
 
 def canonical(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
     """Keep what a reader and a comparison need: sources, tags, ids, outputs, counts."""
-    kept = {key: notebook.metadata[key] for key in ("widgets",) if key in notebook.metadata}
-    notebook.metadata = nbformat.from_dict({"kernelspec": KERNEL, **kept})
+    notebook.metadata = nbformat.from_dict({"kernelspec": KERNEL})
     for cell in notebook.cells:
         tags = cell.metadata.get("tags")
         cell.metadata = nbformat.from_dict({"tags": tags} if tags else {})
@@ -53,6 +54,8 @@ def canonical(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
         if output.output_type == "error":
             # The frames name paths of this machine; the last line is what a reader needs.
             output.traceback = [f"{output.ename}: {output.evalue}"]
+        # A widget's model is gone with its kernel, and its name is random.
+        output.get("data", {}).pop(WIDGET_VIEW, None)
     return notebook
 
 

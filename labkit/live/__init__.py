@@ -1,0 +1,12 @@
+"""Figures that compute where they are shown: in Jupyter, and in the page without a kernel.
+
+One Python class and one ES module of the same name a figure; a new one joins ``FIGURES``.
+"""
+
+from labkit.live.attention_by_hand import AttentionByHand
+from labkit.live.base import MIME, LiveFigure
+from labkit.live.saturation import Saturation
+
+FIGURES = (AttentionByHand, Saturation)
+
+__all__ = ["FIGURES", "MIME", "AttentionByHand", "LiveFigure", "Saturation"]

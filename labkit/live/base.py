@@ -1,0 +1,238 @@
+"""What all live figures have in common: their state, how they are shown, their scripts."""
+
+from __future__ import annotations
+
+import html
+import math
+import re
+import reprlib
+import sys
+from collections.abc import Sequence
+from functools import cache
+from numbers import Real
+from pathlib import Path
+from typing import Any, ClassVar
+
+import anywidget
+from traitlets import Dict, TraitError, TraitType, Unicode, default
+
+from labkit import figures
+from labkit.ledger import each, plain, show
+
+HERE = Path(__file__).parent
+MIME = "application/vnd.labkit.live+json"
+LARGEST = 1_000_000
+PLACES = 4  # of the stored first state, which other machines have to reproduce
+
+
+class LiveFigure(anywidget.AnyWidget):
+    """A figure whose numbers follow its controls.
+
+    A subclass ``Name`` in ``name.py`` has its ES module beside it in ``name.js``, which draws it
+    and computes the same quantities as :meth:`values`. Its state is its public traits, plain JSON.
+    """
+
+    name: ClassVar[str]
+
+    title = Unicode().tag(sync=True)
+    caption = Unicode(help="what the figure shows, for those who do not see it").tag(sync=True)
+    axes = Dict(
+        help="for each quantity what its rows, then its columns stand for: a word, or their names"
+    ).tag(sync=True)
+    options = Dict(help="for each trait what it can be: a list, or the lowest and highest").tag(
+        sync=True
+    )
+
+    @default("options")
+    def _options(self) -> dict[str, list[Any]]:
+        traits = sorted(self.traits().items())
+        return {name: trait.options for name, trait in traits if hasattr(trait, "options")}
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        # ipywidgets makes a subclass of each figure when it adds traits: that one inherits all.
+        if not hasattr(cls, "name"):
+            cls.name = cls.__module__.rpartition(".")[2]
+            cls._esm = jupyter_module(cls)
+            cls._css = style()
+        super().__init_subclass__(**kwargs)
+
+    def values(self) -> dict[str, Any]:
+        """Compute what the figure shows in float64: for each quantity nested lists."""
+        raise NotImplementedError(f"{type(self).__name__} must define values()")
+
+    def state(self) -> dict[str, Any]:
+        """Give the public traits; ``type(figure)(**figure.state())`` is the same figure."""
+        inherited = anywidget.AnyWidget.class_trait_names()
+        names = sorted(set(self.trait_names(sync=True)) - set(inherited))
+        return {name: getattr(self, name) for name in names if not name.startswith("_")}
+
+    def __repr__(self) -> str:
+        common = LiveFigure.class_trait_names()
+        controls = [
+            f"{name}={value!r}"
+            for name, value in self.state().items()
+            if name not in common and not isinstance(value, dict)
+        ]
+        return f"{type(self).__name__}({', '.join(controls)})"
+
+    def _repr_html_(self) -> str:
+        tables = "".join(
+            table(quantity, value, self.axes.get(quantity, []))
+            for quantity, value in self.values().items()
+        )
+        return (
+            f'<div class="live"><p class="live-title">{html.escape(self.title)}</p>'
+            f'<p class="live-caption">{html.escape(self.caption)}</p>'
+            f'<div class="live-row">{tables}</div></div>'
+        )
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        data, metadata = super()._repr_mimebundle_(**kwargs)
+        page = self._repr_html_()
+        stored = {"figure": self.name, "state": self.state(), "html": page}
+        return data | {"text/html": page, MIME: stored}, metadata
+
+
+class Matrix(TraitType):
+    """Rows of finite numbers, of one given size."""
+
+    def __init__(self, rows: int, columns: int, **kwargs: Any) -> None:
+        self.size = (rows, columns)
+        super().__init__(**kwargs)
+
+    def validate(self, obj: Any, value: Any) -> list[list[float]]:
+        rows, columns = self.size
+        matrix = plain(value)
+        fits = isinstance(matrix, list) and len(matrix) == rows
+        if not fits or not all(self._is_row(row) for row in matrix):
+            refuse(self, f"{rows} rows of {columns} numbers, none beyond {LARGEST:,}", value)
+        return each(matrix, float)
+
+    def _is_row(self, row: Any) -> bool:
+        return isinstance(row, list) and len(row) == self.size[1] and all(map(is_number, row))
+
+
+class Choice(TraitType):
+    """One of several values."""
+
+    def __init__(self, options: Sequence[Any], **kwargs: Any) -> None:
+        self.options = list(options)
+        super().__init__(**kwargs)
+
+    def validate(self, obj: Any, value: Any) -> Any:
+        if isinstance(value, bool) or value not in self.options:
+            refuse(self, f"one of {reprlib.repr(self.options)}", value)
+        return value
+
+
+class Whole(TraitType):
+    """A whole number between two bounds."""
+
+    def __init__(self, low: int, high: int, **kwargs: Any) -> None:
+        self.options = [low, high]
+        super().__init__(**kwargs)
+
+    def validate(self, obj: Any, value: Any) -> int:
+        low, high = self.options
+        if type(value) is not int or not low <= value <= high:
+            refuse(self, f"a whole number from {low:,} to {high:,}", value)
+        return value
+
+
+def is_number(value: Any) -> bool:
+    """Say whether a value is a finite number that a figure takes."""
+    number = isinstance(value, Real) and not isinstance(value, bool)
+    return number and math.isfinite(value) and abs(value) <= LARGEST
+
+
+def refuse(trait: TraitType, expected: str, value: Any) -> None:
+    """Raise TraitError; the trait keeps its old value."""
+    raise TraitError(
+        f"{trait.name} must be {expected}; got {reprlib.repr(value)}. "
+        "The figure keeps the old value: assign one that fits."
+    )
+
+
+def table(quantity: str, value: Any, axes: Sequence[Any]) -> str:
+    """Write a number, a vector (as a column) or a matrix as an HTML table with headers."""
+    rows = as_rows(value)
+    row_names = names(axes[0] if axes else "", len(rows))
+    columns = names(axes[1], len(rows[0])) if len(axes) > 1 else ["value"]
+    head = "".join(f'<th scope="col">{html.escape(name)}</th>' for name in columns)
+    body = "".join(
+        f'<tr><th scope="row">{html.escape(name)}</th>'
+        + "".join(f"<td>{number_text(number)}</td>" for number in row)
+        + "</tr>"
+        for name, row in zip(row_names, rows, strict=True)
+    )
+    return (
+        f'<table class="live-values"><caption>{html.escape(quantity)}</caption>'
+        f"<thead><tr><td></td>{head}</tr></thead><tbody>{body}</tbody></table>"
+    )
+
+
+def number_text(number: float) -> str:
+    """Write a count as it is, any other number to a few places."""
+    return show(number, PLACES if isinstance(number, float) else None)
+
+
+def as_rows(value: Any) -> list[list[float]]:
+    """Bring a number, a vector or a matrix to rows."""
+    if not isinstance(value, list):
+        return [[value]]
+    return value if isinstance(value[0], list) else [[number] for number in value]
+
+
+def names(axis: str | Sequence[str], count: int) -> list[str]:
+    """Name the positions of an axis: by a word and a number, or as given."""
+    if not isinstance(axis, str):
+        return list(axis)
+    return [f"{axis} {i + 1}" for i in range(count)] if axis else [""] * count
+
+
+@cache
+def style() -> str:
+    """Give the style sheet of all live figures, in the colours of the other figures."""
+    colours = f"--live-blue: {figures.BLUE}; --live-orange: {figures.ORANGE};"
+    return f".live {{ {colours} }}\n{(HERE / 'live.css').read_text(encoding='utf-8')}"
+
+
+def jupyter_module(figure: type[LiveFigure]) -> str:
+    """Join the shared parts and a figure's own into one ES module."""
+    return f"const shared = {shared_parts()};\nexport default {own_parts(figure)}(shared);\n"
+
+
+def page_scripts() -> dict[str, str]:
+    """Write the scripts of the page, by name: classic ones, since modules need a server."""
+    from labkit.live import FIGURES
+
+    scripts = {"shared": f"labkitLive.shared = {shared_parts()};\n"}
+    for figure in FIGURES:
+        run = f"{own_parts(figure)}(labkitLive.shared)"
+        scripts[figure.name] = f'labkitLive.figures["{figure.name}"] = {run};\n'
+    return scripts
+
+
+@cache
+def shared_parts() -> str:
+    """Give an expression whose value holds what shared.js exports."""
+    source = (HERE / "shared.js").read_text(encoding="utf-8")
+    exported = re.findall(r"^export (?:function|class|const) (\w+)", source, re.MULTILINE)
+    body = re.sub(r"^export ", "", source, flags=re.MULTILINE)
+    return f'(() => {{\n"use strict";\n{body}\nreturn {{ {", ".join(exported)} }};\n}})()'
+
+
+def own_parts(figure: type[LiveFigure]) -> str:
+    """Give an expression for a figure's ES module: a function of what shared.js exports."""
+    path = Path(sys.modules[figure.__module__].__file__).with_suffix(".js")
+    source = path.read_text(encoding="utf-8")
+    body, imports = re.subn(
+        r'^import (\{[^}]*\}) from "\./shared\.js";$', r"const \1 = shared;", source, flags=re.M
+    )
+    body, exports = re.subn(r"^export default ", "return ", body, flags=re.M)
+    if (imports, exports) != (1, 1):
+        raise ValueError(
+            f'{path.name} must have one import, {{ ... }} from "./shared.js", and one default '
+            f"export; got {imports} and {exports}."
+        )
+    return f'((shared) => {{\n"use strict";\n{body}}})'

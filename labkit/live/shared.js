@@ -1,0 +1,418 @@
+// What the live figures share: mathematics, and the parts that a figure is put together from.
+// A part's draw functions run whenever a value of the model changes, from the page or from Python.
+
+const LARGEST = 1e6;
+
+// ---------------------------------------------------------------- mathematics
+
+export function transpose(a) {
+  return a[0].map((_, j) => a.map((row) => row[j]));
+}
+
+export function matmul(a, b) {
+  const columns = transpose(b);
+  return a.map((row) => columns.map((column) => dot(row, column)));
+}
+
+function dot(a, b) {
+  return a.reduce((sum, x, i) => sum + x * b[i], 0);
+}
+
+// With the largest score subtracted, which changes no weight and keeps e^x finite.
+export function softmax(row) {
+  const most = Math.max(...row);
+  const exponentials = row.map((x) => Math.exp(x - most));
+  const total = exponentials.reduce((sum, x) => sum + x, 0);
+  return exponentials.map((x) => x / total);
+}
+
+// Numbers start, start + 1, ... of a stream of standard normal ones; start and count are even.
+// mulberry32 and Box and Muller's method: labkit/live/saturation.py draws the same.
+export function normals(seed, start, count) {
+  const numbers = new Float64Array(count);
+  for (let i = 0; i < count; i += 2) {
+    const radius = Math.sqrt(-2 * Math.log(uniform(seed, start + i)));
+    const angle = 2 * Math.PI * uniform(seed, start + i + 1);
+    numbers[i] = radius * Math.cos(angle);
+    numbers[i + 1] = radius * Math.sin(angle);
+  }
+  return numbers;
+}
+
+function uniform(seed, place) {
+  let x = (seed + Math.imul(place + 1, 0x6d2b79f5)) | 0;
+  x = Math.imul(x ^ (x >>> 15), x | 1);
+  x ^= x + Math.imul(x ^ (x >>> 7), x | 61);
+  return (((x ^ (x >>> 14)) >>> 0) + 0.5) / 2 ** 32;
+}
+
+// ---------------------------------------------------------------- text
+
+// A number to some places, with a true minus sign, and in powers of ten where it is very long.
+export function show(x, places = 3) {
+  if (!Number.isFinite(x)) return x > 0 ? "∞" : "−∞";
+  const text = Math.abs(x) < 1e6 ? x.toFixed(places) : x.toExponential(places);
+  return (Number(text) === 0 ? text.replace("-", "") : text).replace("-", "−");
+}
+
+// As it was typed: no zeros after the point that nobody asked for.
+export function short(x) {
+  return String(x).replace("-", "−");
+}
+
+function parse(text) {
+  const plain = text.trim().replace("−", "-");
+  const x = Number(plain);
+  return plain !== "" && Math.abs(x) <= LARGEST ? x : null;
+}
+
+// What stands at a place of an axis: `axis` is a word, to be numbered, or all the names.
+export function name(axis, i) {
+  if (Array.isArray(axis)) return axis[i];
+  return axis ? `${axis} ${i + 1}` : "";
+}
+
+// ---------------------------------------------------------------- elements
+
+// Text goes in as text: nothing from a figure's state is read as HTML.
+export function element(tag, attributes = {}, ...children) {
+  const made = document.createElement(tag);
+  for (const [key, value] of Object.entries(attributes)) {
+    if (key.startsWith("on")) made.addEventListener(key.slice(2), value);
+    else made.setAttribute(key, value);
+  }
+  made.append(...children);
+  return made;
+}
+
+function write(node, text) {
+  if (node.textContent !== text) node.textContent = text;
+}
+
+// The figure on the page: its title, the parts in their order, its caption, its values.
+export class View {
+  constructor({ model, el }) {
+    this.model = model;
+    this.undo = [];
+    this.body = element("div", { class: "live-body" });
+    this.fold = element("div", { class: "live-row" });
+    this.tables = new Map();
+    this.root = element(
+      "div",
+      { class: "live", role: "group", "aria-label": model.get("title") },
+      element("p", { class: "live-title" }, model.get("title")),
+      this.body,
+      element("p", { class: "live-caption" }, model.get("caption")),
+      element(
+        "details",
+        { class: "live-fold" },
+        element("summary", {}, "Values as a table"),
+        this.fold,
+      ),
+    );
+    el.replaceChildren(this.root);
+    this.close = () => this.undo.forEach((undo) => undo());
+  }
+
+  get(trait) {
+    return this.model.get(trait);
+  }
+
+  // What a trait can be: a list, or the lowest and the highest number.
+  options(trait) {
+    return this.get("options")[trait];
+  }
+
+  set(trait, value) {
+    this.model.set(trait, value);
+    this.model.save_changes();
+  }
+
+  add(...nodes) {
+    this.body.append(...nodes);
+  }
+
+  // Run a draw function now, and again when one of these traits changes.
+  follow(traits, draw) {
+    for (const trait of traits) {
+      this.model.on(`change:${trait}`, draw);
+      this.undo.push(() => this.model.off(`change:${trait}`, draw));
+    }
+    draw();
+  }
+
+  // Write quantities, each a number, a list or a matrix, into the table of values.
+  values(quantities) {
+    for (const [quantity, value] of Object.entries(quantities)) {
+      const rows = (Array.isArray(value) ? value : [value]).map((row) =>
+        Array.isArray(row) ? row : [row],
+      );
+      const size = `${rows.length} ${rows[0].length}`;
+      let known = this.tables.get(quantity);
+      if (known?.size !== size) {
+        const made = valuesTable(quantity, rows, this.get("axes")[quantity] ?? []);
+        if (known) known.table.replaceWith(made.table);
+        else this.fold.append(made.table);
+        known = { size, ...made };
+        this.tables.set(quantity, known);
+      }
+      const numbers = rows.flat();
+      const places = numbers.every(Number.isInteger) ? 0 : 7;
+      known.cells.forEach((cell, i) => write(cell, show(numbers[i], places)));
+    }
+  }
+}
+
+function valuesTable(quantity, rows, axes) {
+  const scope = (kind, text) => element("th", { scope: kind }, text);
+  const across = axes.length > 1 ? (j) => name(axes[1], j) : () => "value";
+  const columns = rows[0].map((_, j) => scope("col", across(j)));
+  const cells = rows.map((row) => row.map(() => element("td")));
+  const lines = cells.map((row, i) =>
+    element("tr", {}, scope("row", name(axes[0], i)), ...row),
+  );
+  const table = element(
+    "table",
+    { class: "live-values", "data-values": quantity },
+    element("caption", {}, quantity),
+    element("thead", {}, element("tr", {}, element("td"), ...columns)),
+    element("tbody", {}, ...lines),
+  );
+  return { table, cells: cells.flat() };
+}
+
+// ---------------------------------------------------------------- controls
+
+// A control is marked with the trait it sets, for those who drive the page from outside.
+
+function unique() {
+  return `live-${Math.random().toString(36).slice(2)}`;
+}
+
+export function slider(view, trait, { label }) {
+  const id = unique();
+  const steps = view.options(trait);
+  const input = element("input", {
+    id,
+    type: "range",
+    min: 0,
+    max: steps.length - 1,
+    "data-trait": trait,
+    oninput: () => view.set(trait, steps[input.value]),
+  });
+  const shown = element("output", { for: id });
+  view.follow([trait], () => {
+    input.value = steps.indexOf(view.get(trait));
+    input.setAttribute("aria-valuetext", view.get(trait));
+    write(shown, String(view.get(trait)));
+  });
+  const named = element("label", { for: id }, label);
+  return element("div", { class: "live-control" }, named, input, shown);
+}
+
+export function toggle(view, trait, { label }) {
+  const input = element("input", {
+    type: "checkbox",
+    "data-trait": trait,
+    onchange: () => view.set(trait, input.checked),
+  });
+  view.follow([trait], () => {
+    input.checked = view.get(trait);
+  });
+  return element("label", { class: "live-control" }, input, label);
+}
+
+export function choice(view, trait, { label }) {
+  const options = view.options(trait);
+  const select = element(
+    "select",
+    { "data-trait": trait, onchange: () => view.set(trait, options[select.selectedIndex]) },
+    ...options.map((option) => element("option", {}, String(option))),
+  );
+  view.follow([trait], () => {
+    select.selectedIndex = options.indexOf(view.get(trait));
+  });
+  return element("label", { class: "live-control" }, label, select);
+}
+
+export function button(label, action) {
+  return element("button", { type: "button", class: "live-button", onclick: action }, label);
+}
+
+// A count that buttons change: it is read as text.
+export function counter(view, trait, { label }) {
+  const shown = element("output", { "data-trait": trait });
+  view.follow([trait], () => write(shown, String(view.get(trait))));
+  return element("span", { class: "live-control" }, label, shown);
+}
+
+function grid(label, rows, columns, cell) {
+  const heads = columns.map((text) => element("th", { scope: "col" }, text));
+  const lines = rows.map((text, i) => {
+    const head = element("th", { scope: "row" }, text);
+    return element("tr", {}, head, ...columns.map((_, j) => cell(i, j)));
+  });
+  return element(
+    "table",
+    { class: "live-matrix" },
+    element("caption", {}, label),
+    element("thead", {}, element("tr", {}, element("td"), ...heads)),
+    element("tbody", {}, ...lines),
+  );
+}
+
+const numbered = (count) => Array.from({ length: count }, (_, i) => String(i + 1));
+
+// A matrix whose entries can be typed. What is no number is refused beside it; the old one stays.
+export function editable(view, trait, { label, axes }) {
+  const id = unique();
+  const error = element("p", { class: "live-error", id, role: "alert" });
+  const start = view.get(trait);
+  const inputs = start.map((row) => row.map(() => null));
+
+  function accept(input) {
+    if (!input.hasAttribute("aria-invalid")) return;
+    input.removeAttribute("aria-invalid");
+    input.removeAttribute("aria-describedby");
+    write(error, "");
+  }
+
+  function read(i, j, leaving) {
+    const input = inputs[i][j];
+    const x = parse(input.value);
+    if (x !== null) {
+      accept(input);
+      const next = view.get(trait).map((row) => [...row]);
+      next[i][j] = x;
+      view.set(trait, next);
+    } else if (leaving) {
+      input.setAttribute("aria-invalid", "true");
+      input.setAttribute("aria-describedby", id);
+      const typed = input.value.trim() === "" ? "An empty cell" : `“${input.value.slice(0, 20)}”`;
+      const limit = LARGEST.toLocaleString("en");
+      const old = short(view.get(trait)[i][j]);
+      write(error, `${typed} is not a number from −${limit} to ${limit}: it stays ${old}.`);
+    }
+  }
+
+  function cell(i, j) {
+    const input = element("input", {
+      type: "text",
+      size: 4,
+      autocomplete: "off",
+      "aria-label": `${trait}, ${name(axes[0], i)}, ${name(axes[1], j)}`,
+      "data-trait": trait,
+      "data-place": JSON.stringify([i, j]),
+      oninput: () => read(i, j, false),
+      onchange: () => read(i, j, true),
+    });
+    inputs[i][j] = input;
+    return element("td", {}, input);
+  }
+
+  const table = grid(label, numbered(start.length), numbered(start[0].length), cell);
+  view.follow([trait], () => {
+    view.get(trait).forEach((row, i) =>
+      row.forEach((x, j) => {
+        // What is being typed is left alone as long as it says the same.
+        const input = inputs[i][j];
+        if (parse(input.value) === x) return;
+        input.value = short(x);
+        accept(input);
+      }),
+    );
+  });
+  return { node: element("div", {}, table, error), cells: inputs };
+}
+
+// A matrix of computed numbers, each a button. One of them takes the Tab key, arrows move on.
+export function computed({ label, quantity, size, axes, choose }) {
+  const [rows, columns] = size;
+  const buttons = [];
+
+  function move(event) {
+    const step = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
+    const by = step[event.key];
+    const at = buttons.findIndex((row) => row.includes(event.target));
+    if (!by || at < 0) return;
+    event.preventDefault();
+    const next = buttons[at + by[0]]?.[buttons[at].indexOf(event.target) + by[1]];
+    if (next) reach(next).focus();
+  }
+
+  function reach(only) {
+    buttons.flat().forEach((other) => other.setAttribute("tabindex", other === only ? 0 : -1));
+    return only;
+  }
+
+  function cell(i, j) {
+    const made = element("button", {
+      type: "button",
+      "aria-pressed": "false",
+      tabindex: i + j ? -1 : 0,
+      onclick: () => {
+        reach(made);
+        choose(i, j);
+      },
+    });
+    (buttons[i] ??= [])[j] = made;
+    return element("td", {}, made);
+  }
+
+  const node = grid(label, numbered(rows), numbered(columns), cell);
+  node.addEventListener("keydown", move);
+  return {
+    node,
+    cells: buttons,
+    // notes: for each cell null, or { text, differs } to set below the number.
+    draw(values, notes) {
+      buttons.forEach((row, i) =>
+        row.forEach((made, j) => {
+          const text = show(values[i][j]);
+          const note = notes?.[i]?.[j];
+          const place = `${quantity}, ${name(axes[0], i)}, ${name(axes[1], j)}: ${text}`;
+          made.setAttribute("aria-label", note ? `${place}, ${note.told}` : place);
+          made.classList.toggle("live-differs", Boolean(note?.differs));
+          write(made, note ? `${text}\n${note.text}` : text);
+        }),
+      );
+    },
+  };
+}
+
+// ---------------------------------------------------------------- drawings
+
+// Upright bars from 0 to `most` with a title, and told in words for those who do not see them.
+export function bars({ colour, touching = false }) {
+  const label = element("p");
+  const kind = touching ? "live-bars live-touching" : "live-bars";
+  const drawn = element("div", { class: kind, role: "img" });
+  drawn.style.setProperty("--live-bar", `var(--live-${colour})`);
+  return {
+    node: element("div", { class: "live-chart" }, label, drawn),
+    draw(values, { title, told, most, names, texts }) {
+      write(label, title);
+      if (drawn.children.length !== values.length) {
+        const bar = () => element("div", {}, element("b"), element("i"), element("span"));
+        drawn.replaceChildren(...values.map(bar));
+      }
+      drawn.setAttribute("aria-label", told);
+      values.forEach((x, i) => {
+        const [text, bar, below] = drawn.children[i].children;
+        write(text, texts?.[i] ?? "");
+        write(below, names[i]);
+        bar.style.setProperty("--share", most ? x / most : 0);
+      });
+    },
+  };
+}
+
+// A sentence that is read out when it changes.
+export function spoken() {
+  const node = element("p", { class: "live-spoken", role: "status" });
+  return { node, say: (text) => write(node, text) };
+}
+
+export function row(...nodes) {
+  return element("div", { class: "live-row" }, ...nodes);
+}

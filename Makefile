@@ -56,7 +56,7 @@ lint: setup ## Check style: ruff on code and notebooks
 
 unit: setup ## Test labkit against PyTorch, the ledger and the notebooks' form
 	@echo "== labkit, ledger, form of the notebooks"
-	@$(BIN)/python -m pytest --ignore tests/test_pages.py
+	@$(BIN)/python -m pytest --ignore tests/test_pages.py --ignore tests/test_live_pages.py
 
 notebooks: setup ## Execute every notebook again and compare each output
 	@echo "== Notebooks, executed again and compared"
@@ -65,7 +65,7 @@ notebooks: setup ## Execute every notebook again and compare each output
 pages: book ## Open every page in a real browser
 	@echo "== Pages in a browser"
 	@$(BIN)/python tests/browser.py
-	@$(BIN)/python -m pytest -n 2 tests/test_pages.py
+	@$(BIN)/python -m pytest -n 2 tests/test_pages.py tests/test_live_pages.py
 
 run: setup ## Execute NB=path fresh and write it in canonical form
 	@test -n "$(NB)" || { echo "Say which notebook: make run NB=chapters/01_query_key_value.ipynb"; exit 1; }

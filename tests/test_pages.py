@@ -3,20 +3,11 @@
 from __future__ import annotations
 
 import gzip
-import threading
-from collections.abc import Iterator
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
-from urllib.parse import urlsplit
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
-from browser import ARGUMENTS, OFFLINE, find
-from playwright.sync_api import Browser, Page, sync_playwright
+from pages import HTML, PHONE, is_foreign, overflow, serious, set_theme, widest
+from playwright.sync_api import Page
 
-ROOT = Path(__file__).resolve().parent.parent
-HTML = ROOT / "_build" / "html"
 # The root page only sends the reader on to book/index.html.
 PAGES = sorted(
     str(page.relative_to(HTML))
@@ -25,39 +16,7 @@ PAGES = sorted(
 )
 WITH_MENUS = [name for name in PAGES if '"updatemenus"' in (HTML / name).read_text("utf-8")]
 THEME = "document.documentElement.dataset.theme"
-WIDE, PHONE = {"width": 1440, "height": 900}, {"width": 390, "height": 844}
 TEXT_PAGE_BYTES, FIGURE_PAGE_BYTES = 400_000, 1_200_000
-
-
-class Quiet(SimpleHTTPRequestHandler):
-    """A file server that keeps its log to itself."""
-
-    def log_message(self, *arguments: object) -> None:
-        pass
-
-
-@pytest.fixture(scope="session")
-def site() -> Iterator[str]:
-    handler = partial(Quiet, directory=str(HTML))
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-
-
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        options = {"executable_path": find(), "args": [*ARGUMENTS, OFFLINE]}
-        with playwright.chromium.launch(**options) as browser:
-            yield browser
-
-
-@pytest.fixture
-def page(browser: Browser) -> Iterator[Page]:
-    context = browser.new_context(viewport=WIDE, reduced_motion="reduce")
-    yield context.new_page()
-    context.close()
 
 
 def visit(page: Page, address: str) -> tuple[list[str], list[str], int]:
@@ -75,31 +34,11 @@ def visit(page: Page, address: str) -> tuple[list[str], list[str], int]:
     return foreign, errors, weight
 
 
-def is_foreign(url: str) -> bool:
-    parts = urlsplit(url)
-    return parts.scheme in ("http", "https", "ws", "wss") and parts.hostname != "127.0.0.1"
-
-
 def scroll_through(page: Page) -> None:
     """Bring each figure near the window, as a reader does, and wait until it is drawn."""
     for figure in page.locator("figure.plotly-figure").all():
         figure.scroll_into_view_if_needed()
         figure.locator(".main-svg").first.wait_for(state="visible", timeout=10_000)
-
-
-def set_theme(page: Page, theme: str) -> None:
-    page.evaluate(f"document.documentElement.dataset.theme = '{theme}'")
-    page.evaluate(f"document.documentElement.dataset.mode = '{theme}'")
-
-
-def serious(page: Page) -> list[str]:
-    """List what axe-core finds serious or critical, each with the elements it names."""
-    found = Axe().run(page).response["violations"]
-    return [
-        f"{rule['id']}: {rule['help']}: {[node['html'][:160] for node in rule['nodes'][:4]]}"
-        for rule in found
-        if rule["impact"] in ("serious", "critical")
-    ]
 
 
 def test_the_book_is_built():
@@ -123,23 +62,8 @@ def test_page(name: str, page: Page, site: str):
     page.set_viewport_size(PHONE)
     visit(page, f"{site}/{name}")
     set_theme(page, "dark")
-    overflow = "document.scrollingElement.scrollWidth - window.innerWidth"
-    assert page.evaluate(overflow) <= 0, f"scrolls sideways on a phone: {widest(page)}"
+    assert overflow(page) <= 0, f"scrolls sideways on a phone: {widest(page)}"
     assert serious(page) == [], "dark, phone"
-
-
-def widest(page: Page) -> list[str]:
-    """Name the elements that reach beyond the window and do not scroll by themselves."""
-    return page.evaluate(
-        """() => {
-          const clips = e => getComputedStyle(e).overflowX !== "visible";
-          const scrolls = e => e !== null && (clips(e) || scrolls(e.parentElement));
-          return [...document.querySelectorAll("main *")]
-            .filter(e => e.getBoundingClientRect().right > innerWidth + 1)
-            .filter(e => !scrolls(e.parentElement))
-            .slice(0, 8).map(e => `${e.tagName}.${e.className}: ${e.textContent.slice(0, 60)}`);
-        }"""
-    )
 
 
 @pytest.mark.parametrize("name", WITH_MENUS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from traitlets import Bool, Dict, Unicode
+from traitlets import Dict, Unicode
 
 from labkit.attention import scaled_dot_product_attention
 from labkit.ledger import Document
@@ -57,7 +57,7 @@ class AttentionByHand(LiveFigure):
     K = Matrix(TOKENS, WIDTH, default_value=[[1, 0], [0, 1], [1, 1]]).tag(sync=True)
     V = Matrix(TOKENS, WIDTH, default_value=[[10, 0], [0, 10], [5, 5]]).tag(sync=True)
     chosen = Choice(CELLS, default_value="weights 3 1").tag(sync=True)
-    show_printed = Bool(False).tag(sync=True)
+    show_printed = Choice([False, True], default_value=False).tag(sync=True)
     printed = Dict(help="of a document: its Q, K and V, and what it prints").tag(sync=True)
 
     def __init__(self, *, document: Document | None = None, **state: Any) -> None:

@@ -120,7 +120,8 @@ class Choice(TraitType):
         super().__init__(**kwargs)
 
     def validate(self, obj: Any, value: Any) -> Any:
-        if isinstance(value, bool) or value not in self.options:
+        # Of the same type too: 1 is no flag, and True no count.
+        if not any(type(value) is type(one) and value == one for one in self.options):
             refuse(self, f"one of {reprlib.repr(self.options)}", value)
         return value
 

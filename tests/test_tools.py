@@ -57,12 +57,15 @@ def test_a_recorded_verdict_is_never_overwritten(tool: ModuleType):
 def test_canonical_form_keeps_what_a_reader_needs(tool: ModuleType):
     cell = nbformat.v4.new_code_cell("1", execution_count=1, metadata={"tags": ["t"], "x": 1})
     cell.outputs = [nbformat.v4.new_output("error", ename="E", evalue="e", traceback=["/a/b.py"])]
-    metadata = {"language_info": {"name": "python"}, "y": 2}
+    widget = {"application/vnd.jupyter.widget-view+json": {"model_id": "x"}, "text/plain": "w"}
+    cell.outputs.append(nbformat.v4.new_output("display_data", data=widget))
+    metadata = {"language_info": {"name": "python"}, "widgets": {}, "y": 2}
     notebook = nbformat.v4.new_notebook(cells=[cell], metadata=metadata)
     result = tool.canonical(notebook)
     assert set(result.metadata) == {"kernelspec"}
     assert result.cells[0].metadata == {"tags": ["t"]}
     assert result.cells[0].outputs[0].traceback == ["E: e"]
+    assert result.cells[0].outputs[1].data == {"text/plain": "w"}
 
 
 def test_a_failing_notebook_is_left_as_it_was(tool: ModuleType, tmp_path: Path, monkeypatch):

@@ -22,9 +22,12 @@ def set_theme(page: Page, theme: str) -> None:
     page.evaluate(f"document.documentElement.dataset.mode = '{theme}'")
 
 
-def serious(page: Page, within: str | None = None) -> list[str]:
-    """List what axe-core finds serious or critical, each with the elements it names."""
-    found = Axe().run(page, context=within).response["violations"]
+def serious(page: Page, context: str | dict[str, list] | None = None) -> list[str]:
+    """List what axe-core finds serious or critical, each with the elements it names.
+
+    context : a selector, or ``{"exclude": [[selector]]}`` for all but what it selects
+    """
+    found = Axe().run(page, context=context).response["violations"]
     return [
         f"{rule['id']}: {rule['help']}: {[node['html'][:160] for node in rule['nodes'][:4]]}"
         for rule in found

@@ -180,6 +180,45 @@ def menu(name: str, choices: dict[str, dict[str, Any]], **place: Any) -> dict[st
     return {"name": name, "type": "dropdown", "buttons": buttons, **(above | place)}
 
 
+def animation(
+    frames: dict[str, Sequence[Any]],
+    *,
+    panels: Sequence[str],
+    title: str,
+    alt: str,
+    **layout: Any,
+) -> Figure:
+    """Draw square matrices of weights, two beside each other, that change from frame to frame.
+
+    The last frame shows at rest, and nothing moves unasked. Plotly draws a slider; the page has
+    one that takes the keyboard, and a button to play.
+
+    frames : for each name, one matrix (n, n) a panel, of numbers from 0 to 1
+    panels : the titles of the panels
+
+    Raises ValueError if a frame has not one matrix a panel.
+    """
+    for name, matrices in frames.items():
+        if len(matrices) != len(panels):
+            raise ValueError(f"{name!r} has {len(matrices)} matrices for {len(panels)} panels")
+    axes = ["", *range(2, len(panels) + 1)]
+    look = {"type": "heatmap", "zmin": 0, "zmax": 1, "colorscale": "Cividis", "showscale": False}
+    last = zip(list(frames.values())[-1], axes, strict=True)
+    at_rest = [{**look, "z": z, "xaxis": f"x{axis}", "yaxis": f"y{axis}"} for z, axis in last]
+    grid = {"rows": -(-len(panels) // 2), "columns": 2, "pattern": "independent", "ygap": 0.25}
+    for axis, panel in zip(axes, panels, strict=True):
+        square = {"scaleanchor": f"x{axis}", "constrain": "domain", "autorange": "reversed"}
+        layout |= {f"xaxis{axis}": {"title": panel, "constrain": "domain"}, f"yaxis{axis}": square}
+    drawn = figure(at_rest, title=title, alt=alt, grid=grid, **({"height": 620} | layout))
+    drawn.frames = [
+        {"name": name, "data": [{"type": "heatmap", "z": rounded(plain(z), 2)} for z in matrices]}
+        for name, matrices in frames.items()
+    ]
+    show = {"mode": "immediate", "frame": {"duration": 0}, "transition": {"duration": 0}}
+    steps = [{"label": name, "method": "animate", "args": [[name], show]} for name in frames]
+    return drawn.update_layout(sliders=[{"steps": steps, "active": len(steps) - 1}])
+
+
 def tidy(part: Any) -> Any:
     """Round numbers, so that the stored figure is the same on every machine."""
     part = plain(part)

@@ -69,8 +69,28 @@ def test_lines_differ_and_marks_are_labelled():
             lambda: figures.lines({"s": [1.0]}, x=[1, 2], title="t", alt="a"),
             "'s' has 1 values for 2 places in x",
         ),
+        (
+            lambda: figures.animation({"f": [[[1]]]}, panels=["p", "q"], title="t", alt="a"),
+            "'f' has 1 matrices for 2 panels",
+        ),
     ],
 )
 def test_what_does_not_fit_is_named(draw, message):
     with pytest.raises(ValueError, match=message):
         draw()
+
+
+def test_an_animation_rests_on_its_last_frame():
+    even, sharp = torch.full((2, 2), 1 / 3), torch.eye(2)
+    drawn = figures.animation(
+        {"first": [even, even, even], "last": [sharp, even, sharp]},
+        panels=["a", "b", "c"],
+        title="t",
+        alt="a",
+    ).to_dict()
+    assert drawn["data"][0]["z"] == [[1.0, 0.0], [0.0, 1.0]]
+    assert [frame["name"] for frame in drawn["frames"]] == ["first", "last"]
+    assert drawn["frames"][0]["data"][2]["z"] == [[0.33, 0.33], [0.33, 0.33]]
+    assert [step["label"] for step in drawn["layout"]["sliders"][0]["steps"]] == ["first", "last"]
+    assert drawn["layout"]["sliders"][0]["active"] == 1
+    assert [drawn["layout"][f"xaxis{i}"]["title"]["text"] for i in ("", 2, 3)] == ["a", "b", "c"]

@@ -14,6 +14,7 @@ from sphinx.util import logging
 
 MIME = "application/vnd.plotly.v1+json"
 MARK = "plotly-figure"
+PARTS = ("data", "layout", "frames")
 
 logger = logging.getLogger(__name__)
 
@@ -34,7 +35,8 @@ class PlotlyRenderer:
         if not told:
             logger.warning("a figure has no text alternative: make it with labkit.figures")
         # A literal "</" would end the script element.
-        figure = json.dumps({"data": data.content["data"], "layout": layout}).replace("</", "<\\/")
+        parts = {key: data.content[key] for key in PARTS if key in data.content}
+        figure = json.dumps(parts).replace("</", "<\\/")
         height = layout.get("height", 400)
         page = (
             f'<figure class="{MARK}">'

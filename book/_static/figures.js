@@ -34,16 +34,65 @@ function selects(drawing, menus) {
   });
 }
 
+const FRAME_MILLISECONDS = 600;
+
+// Nor does plotly's slider: frames get a slider and a button below the drawing. Nothing moves
+// unasked. Returns what shows the chosen frame.
+function player(drawing, frames) {
+  const [button, slider, name] = ["button", "input", "output"].map((tag) => document.createElement(tag));
+  const last = frames.length - 1;
+  button.type = "button";
+  Object.assign(slider, { type: "range", min: 0, max: last, value: last, ariaLabel: "Frame" });
+  let timer;
+
+  function show() {
+    name.textContent = slider.ariaValueText = frames[slider.value].name;
+    const options = { mode: "immediate", frame: { duration: 0 }, transition: { duration: 0 } };
+    return Plotly.animate(drawing, [name.textContent], options);
+  }
+  function rest() {
+    timer = clearInterval(timer);
+    button.textContent = "Play";
+  }
+  function next() {
+    slider.stepUp();
+    if (slider.valueAsNumber === last) rest();
+    show();
+  }
+  button.addEventListener("click", () => {
+    if (timer) return rest();
+    if (slider.valueAsNumber === last) slider.value = 0;
+    timer = setInterval(next, FRAME_MILLISECONDS);
+    button.textContent = "Stop";
+    show();
+  });
+  slider.addEventListener("input", () => {
+    rest();
+    show();
+  });
+  rest();
+  const controls = document.createElement("div");
+  controls.className = "plotly-figure-player";
+  controls.append(button, slider, name);
+  drawing.after(controls);
+  return show;
+}
+
+const players = new Map();
+
 async function draw(figure) {
-  const { data, layout } = JSON.parse(figure.querySelector("script").textContent);
-  const { updatemenus: menus = [], ...rest } = layout;
+  const { data, layout, frames } = JSON.parse(figure.querySelector("script").textContent);
+  const { updatemenus: menus = [], sliders, ...rest } = layout;
   const drawing = figure.querySelector(".plotly-figure-drawing");
   // Plotly's menus want room above the plot; these do not.
   if (menus.length) rest.margin = { ...rest.margin, t: 60 };
   const options = { responsive: true, displayModeBar: false };
   const chosen = selects(drawing, menus);
-  await Plotly.react(drawing, data, themed(rest), options);
+  await Plotly.react(drawing, { data, layout: themed(rest), config: options, frames });
   for (const [i, menu] of menus.entries()) await choose(drawing, menu, chosen[i]);
+  if (!frames) return;
+  if (!players.has(figure)) players.set(figure, player(drawing, frames));
+  await players.get(figure)();
 }
 
 const figures = [...document.querySelectorAll("figure.plotly-figure")];

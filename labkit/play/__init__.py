@@ -38,15 +38,14 @@ class Laboratory:
 
     def follow(self, change: Any = None) -> None:
         """Draw what the controls say now."""
-        from IPython.display import display
-
         if self.held:
             return
         self.figure = self.draw(**{name: part.value for name, part in self.controls.items()})
         self.told.value = f'<p role="status">{html.escape(self.alt)}</p>'
-        self.screen.clear_output(wait=True)
-        with self.screen:
-            display(self.figure)
+        # Set as a value, and not printed into: that is how Colab's widgets get their outputs, and
+        # what is printed would count as output of the cell where no page listens.
+        shown = {"output_type": "display_data", "data": self.figure._repr_mimebundle_()}
+        self.screen.outputs = ({**shown, "metadata": {}},)
 
     @contextmanager
     def at_once(self) -> Iterator[None]:

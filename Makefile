@@ -3,6 +3,7 @@
 .DELETE_ON_ERROR:
 PYTHON ?= python3
 BIN := $(CURDIR)/.venv/bin
+IN_BROWSER := $(addprefix tests/,test_pages.py test_live_pages.py test_jupyterlab.py)
 NOTEBOOKS := $(sort $(wildcard chapters/*.ipynb labs/*.ipynb))
 READY := .venv/ready
 VENDORED := book/node_modules/.package-lock.json
@@ -14,7 +15,7 @@ STALE = $(shell find $(SHARED) -newer _build/html/index.html 2>/dev/null | head 
 export PATH := $(BIN):$(PATH)
 export PYTHONDONTWRITEBYTECODE := 1
 
-.PHONY: help setup book serve test lint unit notebooks pages run bench clean diff-setup
+.PHONY: help setup book serve test lint unit notebooks pages colab run stamp lab wheel bench clean diff-setup
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' Makefile
@@ -46,7 +47,7 @@ serve: book ## Build the book and serve it on this machine
 	@echo "Read it at http://127.0.0.1:$(PORT)/ (stop with Ctrl-C)"
 	@$(BIN)/python -m http.server --bind 127.0.0.1 --directory _build/html $(PORT)
 
-test: lint unit notebooks pages ## Run every check
+test: lint unit notebooks pages colab ## Run every check
 	@echo "All checks passed."
 
 lint: setup ## Check style: ruff on code and notebooks
@@ -56,20 +57,34 @@ lint: setup ## Check style: ruff on code and notebooks
 
 unit: setup ## Test labkit against PyTorch, the ledger and the notebooks' form
 	@echo "== labkit, ledger, form of the notebooks"
-	@$(BIN)/python -m pytest --ignore tests/test_pages.py --ignore tests/test_live_pages.py
+	@$(BIN)/python -m pytest $(addprefix --ignore ,$(IN_BROWSER))
 
 notebooks: setup ## Execute every notebook again and compare each output
 	@echo "== Notebooks, executed again and compared"
 	@$(BIN)/python -m pytest --nbval --nbval-cell-timeout 300 -n 2 --dist loadfile $(NOTEBOOKS)
 
-pages: book ## Open every page in a real browser
+pages: book ## Open every page, and the labs in JupyterLab, in a real browser
 	@echo "== Pages in a browser"
 	@$(BIN)/python tests/browser.py
-	@$(BIN)/python -m pytest -n 2 tests/test_pages.py tests/test_live_pages.py
+	@$(BIN)/python -m pytest -n 2 --dist loadgroup $(IN_BROWSER)
+
+colab: setup ## Run the labs as Colab would, without anything of ours
+	@echo "== Labs in an environment like Colab's"
+	@$(BIN)/python tests/colab.py
 
 run: setup ## Execute NB=path fresh and write it in canonical form
 	@test -n "$(NB)" || { echo "Say which notebook: make run NB=chapters/01_query_key_value.ipynb"; exit 1; }
 	@$(BIN)/python tools/notebook.py $(NB)
+
+stamp: setup ## Write the repository's address and version into labs and book
+	@$(BIN)/python tools/stamp.py
+
+lab: setup ## Open the labs in JupyterLab
+	@$(BIN)/jupyter lab labs/lab_01_scaling.ipynb
+
+wheel: setup ## Build labkit's wheel, to install it elsewhere
+	@$(BIN)/python -m pip wheel --disable-pip-version-check --quiet --no-deps --wheel-dir _build/wheel .
+	@echo "The wheel is in _build/wheel."
 
 bench: setup ## Compare labkit's speed and memory with PyTorch's module
 	@$(BIN)/python tests/benchmark.py

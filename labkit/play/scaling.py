@@ -59,6 +59,7 @@ def draw(d_k: int, keys: int, scale: str, seed: int) -> Any:
         yaxis2={"title": "share of draws", "anchor": "x2", "rangemode": "tozero"},
         shapes=[{**bound, "x0": BOUND, "x1": BOUND, "line": {"dash": "dash", "color": "gray"}}],
         bargap=0.05,
+        showlegend=False,
     )
 
 

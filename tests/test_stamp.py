@@ -1,0 +1,127 @@
+"""The repository's address and version: in one place, and the same wherever they are stamped."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+from types import ModuleType
+
+import nbformat
+import pytest
+import yaml
+from notebooks import ROOT
+from test_labs import LABS, tagged
+from test_tools import load
+
+GITHUB = "https://github.com/example/attention"
+WHEEL = "file:///tmp/attention_executed-0.1.0-py3-none-any.whl"
+STAMPED = ("labs", "_config.yml", "CITATION.cff", "pyproject.toml")
+
+
+@pytest.fixture
+def tool() -> ModuleType:
+    return load("tools/stamp.py")
+
+
+def copy(folder: Path, url: str) -> Path:
+    """Copy what is stamped, with another address in it."""
+    for name in STAMPED:
+        source = ROOT / name
+        (shutil.copytree if source.is_dir() else shutil.copy)(source, folder / name)
+    settings = folder / "pyproject.toml"
+    without = re.sub(r"\[project\.urls\]\n(?:\w.*\n)*", "", settings.read_text(encoding="utf-8"))
+    named = f'{without}\n[project.urls]\nRepository = "{url}"\n'
+    settings.write_text(named, encoding="utf-8")
+    return folder
+
+
+def stamp(tool: ModuleType, folder: Path, monkeypatch: pytest.MonkeyPatch, *options: str) -> int:
+    monkeypatch.setattr("sys.argv", ["stamp.py", "--root", str(folder), *options])
+    return tool.main()
+
+
+def labs(folder: Path) -> list[nbformat.NotebookNode]:
+    return [nbformat.read(path, as_version=4) for path in sorted(folder.glob("labs/lab_*.ipynb"))]
+
+
+def test_everything_here_is_stamped(tool: ModuleType, monkeypatch, capsys):
+    assert stamp(tool, ROOT, monkeypatch, "--check") == 0, "run `make stamp`"
+
+
+def test_the_setup_cell_is_the_same_in_all_labs():
+    assert len({tagged(lab, "setup")[0].source for lab in labs(ROOT)}) == 1
+
+
+def test_no_address_no_links(tool: ModuleType, tmp_path: Path, monkeypatch):
+    if tool.read(ROOT).url:
+        pytest.skip("this copy has an address")
+    for lab in labs(ROOT):
+        assert tagged(lab, "badges") == []
+        assert "make wheel" in tagged(lab, "setup")[0].source
+    config = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))
+    assert "repository" not in config
+    assert not config["html"]["use_repository_button"]
+
+
+def test_an_address_is_stamped_everywhere(tool: ModuleType, tmp_path: Path, monkeypatch):
+    folder = copy(tmp_path, GITHUB)
+    assert stamp(tool, folder, monkeypatch, "--check") == 1, "the copy is stale"
+    assert stamp(tool, folder, monkeypatch) == 0
+    assert stamp(tool, folder, monkeypatch, "--check") == 0
+    version = tool.read(folder).version
+    for path, lab in zip(LABS, labs(folder), strict=True):
+        badges = tagged(lab, "badges")[0].source
+        assert (
+            "https://colab.research.google.com/github/example/attention/blob/"
+            f"v{version}/labs/{path.name})" in badges
+        )
+        assert f"/example/attention/v{version}?labpath=labs/{path.name})" in badges
+        setup = tagged(lab, "setup")[0].source
+        assert f'--no-deps "attention-executed @ git+{GITHUB}@v{version}"' in setup
+    config = yaml.safe_load((folder / "_config.yml").read_text(encoding="utf-8"))
+    assert config["repository"]["url"] == GITHUB
+    assert config["html"]["use_repository_button"]
+    citation = yaml.safe_load((folder / "CITATION.cff").read_text(encoding="utf-8"))
+    assert (citation["version"], citation["repository-code"]) == (version, GITHUB)
+
+
+def test_an_address_can_be_taken_back(tool: ModuleType, tmp_path: Path, monkeypatch):
+    folder = copy(tmp_path, GITHUB)
+    before = {name: (ROOT / name).read_bytes() for name in ("_config.yml", "CITATION.cff")}
+    stamp(tool, folder, monkeypatch)
+    shutil.copy(ROOT / "pyproject.toml", folder)
+    stamp(tool, folder, monkeypatch)
+    assert {name: (folder / name).read_bytes() for name in before} == before
+    for path in LABS:
+        assert (folder / "labs" / path.name).read_bytes() == path.read_bytes()
+
+
+@pytest.mark.parametrize("tag", ["badges", "setup"])
+def test_a_lab_that_disagrees_is_noticed(tool: ModuleType, tmp_path: Path, monkeypatch, tag: str):
+    folder = copy(tmp_path, GITHUB)
+    stamp(tool, folder, monkeypatch)
+    path = sorted(folder.glob("labs/lab_*.ipynb"))[0]
+    lab = nbformat.read(path, as_version=4)
+    cell = tagged(lab, tag)[0]
+    cell.source = cell.source.replace("example/attention", "somebody/else")
+    nbformat.write(lab, path)
+    assert stamp(tool, folder, monkeypatch, "--check") == 1
+
+
+def test_a_wheel_is_installed_but_not_linked(tool: ModuleType, tmp_path: Path, monkeypatch):
+    folder = copy(tmp_path, WHEEL)
+    stamp(tool, folder, monkeypatch)
+    for lab in labs(folder):
+        assert tagged(lab, "badges") == []
+        assert f'"attention-executed @ {WHEEL}"' in tagged(lab, "setup")[0].source
+    config = yaml.safe_load((folder / "_config.yml").read_text(encoding="utf-8"))
+    assert not config["html"]["use_repository_button"]
+
+
+def test_binder_has_the_versions_that_the_tests_ran_with():
+    def pins(name: str) -> set[str]:
+        lines = (ROOT / name).read_text(encoding="utf-8").splitlines()
+        return {line.replace("+cpu", "") for line in lines if "==" in line}
+
+    assert pins("binder/requirements.txt") <= pins("requirements.txt")

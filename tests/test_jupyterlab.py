@@ -15,8 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from browser import ARGUMENTS, OFFLINE, find
-from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
+from playwright.sync_api import Locator, Page, expect
 from test_labs import LABS, ROOT, read, tagged
 
 pytestmark = pytest.mark.xdist_group("jupyterlab")  # one server for all
@@ -78,25 +77,10 @@ def wait_for(address: str, process: subprocess.Popen, log: Path) -> None:
     pytest.fail(f"JupyterLab does not answer:\n{log.read_text()[-2_000:]}")
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        options = {"executable_path": find(), "args": [*ARGUMENTS, OFFLINE]}
-        with playwright.chromium.launch(**options) as browser:
-            yield browser
-
-
-@pytest.fixture
-def page(browser: Browser) -> Iterator[Page]:
-    context = browser.new_context(viewport={"width": 1440, "height": 900})
-    context.set_default_timeout(1_000 * PATIENCE)
-    expect.set_options(timeout=1_000 * PATIENCE)
-    yield context.new_page()
-    context.close()
-
-
 def run_all(page: Page, server: str, lab: str) -> Locator:
     """Open a lab, run all its cells, and return the line that tells the laboratory's numbers."""
+    page.set_default_timeout(1_000 * PATIENCE)
+    expect.set_options(timeout=1_000 * PATIENCE)
     page.goto(f"{server}/lab/tree/{lab}?reset")
     page.get_by_text("Python 3 (ipykernel) | Idle").wait_for()
     page.get_by_role("menuitem", name="Run", exact=True).click()

@@ -37,9 +37,9 @@ def painter(masked_weights: Callable[[Tensor, Tensor], Tensor] | None = None) ->
     """
     import ipywidgets as widgets
 
-    torch_n = (torch.zeros(N, N), torch.ones(N, N, dtype=torch.bool))
+    example = (torch.zeros(N, N), torch.ones(N, N, dtype=torch.bool))
     ways = dict(WAYS)
-    if masked_weights is not None and written(masked_weights, *torch_n):
+    if masked_weights is not None and written(masked_weights, *example):
         ways = {YOURS: masked_weights, **ways}
     wide = {"style": {"description_width": "5em"}, "layout": {"width": "min(100%, 26em)"}}
     pattern = widgets.Dropdown(options=list(PATTERNS), description="pattern", **wide)
@@ -68,7 +68,6 @@ def painter(masked_weights: Callable[[Tensor, Tensor], Tensor] | None = None) ->
             lay(change.new, switches)
 
     pattern.observe(start_from, names="value")
-    laboratory.pattern = pattern
     return laboratory
 
 

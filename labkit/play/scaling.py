@@ -57,7 +57,9 @@ def draw(d_k: int, keys: int, scale: str, seed: int) -> Any:
         yaxis={"title": "weight, first draw", "range": [0, 1.05]},
         xaxis2={"title": "largest weight", "domain": [0.58, 1], "range": [0, 1]},
         yaxis2={"title": "share of draws", "anchor": "x2", "rangemode": "tozero"},
-        shapes=[{**bound, "x0": BOUND, "x1": BOUND, "line": {"dash": "dash", "color": "gray"}}],
+        shapes=[
+            {**bound, "x0": BOUND, "x1": BOUND, "line": {"dash": "dash", "color": figures.GREY}}
+        ],
         bargap=0.05,
         showlegend=False,
     )

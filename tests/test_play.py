@@ -1,0 +1,92 @@
+"""The labs' laboratories: the figure follows the controls, and tells what it shows."""
+
+from __future__ import annotations
+
+import html
+import sys
+
+import pytest
+import torch
+
+from labkit.play import PLOTLY, VIEW, masking, scaling, written
+
+
+@pytest.fixture(autouse=True)
+def without_print(capsys: pytest.CaptureFixture):
+    """Keep what ipywidgets prints outside of a notebook to itself."""
+    yield
+    capsys.readouterr()
+
+
+def test_the_numbers_follow_the_controls():
+    laboratory = scaling.laboratory()
+    before = laboratory.alt
+    laboratory.controls["scale"].value = "none"
+    laboratory.controls["d_k"].value = 4096
+    assert laboratory.alt != before
+    assert laboratory.alt in html.unescape(laboratory.told.value)
+    assert "d_k = 4096" in laboratory.figure.layout.title.text
+
+
+def test_the_numbers_are_those_of_the_shown_draws():
+    laboratory = scaling.laboratory()
+    scores = scaling.draw_scores(64, 10, seed=0) / 8
+    under = (scores.softmax(dim=1).amax(dim=1) < 0.30).double().mean()
+    assert f"{under:.0%} have a largest weight under 0.30" in laboratory.alt
+    assert sum(laboratory.figure.data[1].y) == pytest.approx(1, abs=0.01)
+    assert sum(laboratory.figure.data[0].y) == pytest.approx(1, abs=0.01)
+
+
+def test_draws_repeat_with_their_seed():
+    first, again = (scaling.draw_scores(8, 5, seed=3) for _ in range(2))
+    assert torch.equal(first, again)
+    assert not torch.equal(first, scaling.draw_scores(8, 5, seed=4))
+
+
+def test_a_switch_opens_its_place():
+    painter = masking.painter()
+    assert painter.alt.startswith("21 of 36 places are open, 0 of them in the future")
+    painter.controls["q1k6"].value = True
+    assert painter.alt.startswith("22 of 36 places are open, 1 of them in the future")
+    assert painter.controls["q1k6"].description == "1"
+    assert painter.figure.data[0].z[0][5] > 0
+
+
+def test_ways_that_fail_are_told():
+    painter = masking.painter()
+    for key in ("q1k1", "q2k1", "q2k2"):
+        painter.controls[key].value = False
+    told = {}
+    for way in masking.WAYS:
+        painter.controls["way"].value = way
+        told[way] = painter.alt
+    assert "sum to one: 1, 2. Rows with no key left: 2" in told["fill scores with −∞"]
+    assert "hidden keys, over all rows: 2.00" in told["fill scores with −10⁹"]
+    assert "sum to one: none" in told["multiply scores by the mask"]
+    assert "sum to one: 1, 2, 3, 4, 5." in told["multiply weights by the mask"]
+
+
+def test_several_changes_are_drawn_once():
+    painter, drawn = masking.painter(), []
+    painter.draw = lambda **values: drawn.append(values) or masking.draw(masking.WAYS, **values)
+    with painter.at_once():
+        painter.controls["q1k2"].value = True
+        painter.controls["q1k3"].value = True
+    assert len(drawn) == 1
+
+
+def test_a_written_answer_can_be_chosen():
+    def stub(scores, may):
+        raise NotImplementedError
+
+    assert masking.YOURS not in masking.painter(stub).controls["way"].options
+    own = masking.painter(masking.WAYS["fill scores with −∞"]).controls["way"]
+    assert own.value == masking.YOURS
+    assert not written(stub, 1, 2)
+
+
+def test_a_page_gets_the_figure_and_colab_the_controls(monkeypatch: pytest.MonkeyPatch):
+    laboratory = scaling.laboratory()
+    assert {PLOTLY, VIEW, "text/plain"} == set(laboratory._repr_mimebundle_())
+    monkeypatch.setitem(sys.modules, "google.colab", object())
+    assert {VIEW, "text/plain"} == set(laboratory._repr_mimebundle_())

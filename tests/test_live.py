@@ -78,6 +78,8 @@ def test_the_scripts_are_light():
         (live.Saturation, "d_k", 3, r"d_k must be one of \[1, 2, 4.* got 3"),
         (live.Saturation, "draws", 0, "draws must be a whole number from 1 to 1,000; got 0"),
         (live.Saturation, "seed", True, "seed must be a whole number from 0 .* got True"),
+        (live.SelfAndCross, "source", 7, r"source must be one of \[1, 2, 3, 4, 5, 6\]; got 7"),
+        (live.SelfAndCross, "keys_from", "both", "keys_from must be one of .* got 'both'"),
     ],
 )
 def test_what_does_not_fit_is_refused(figure, trait, value, message):
@@ -138,6 +140,29 @@ def test_the_jacobian_is_the_one_autograd_finds():
     scores = torch.randn(5, dtype=torch.float64)
     expected = torch.autograd.functional.jacobian(lambda x: x.softmax(-1), scores)
     torch.testing.assert_close(saturation.jacobian(scores.softmax(-1)), expected)
+
+
+@pytest.mark.parametrize("keys_from", ["translation", "source"])
+def test_only_a_longer_context_changes_the_weights(keys_from: str):
+    asking = "source" if keys_from == "translation" else "translation"
+
+    def weights(n_q: int, n_k: int) -> torch.Tensor:
+        state = {"queries_from": asking, "keys_from": keys_from, asking: n_q, keys_from: n_k}
+        return torch.tensor(live.SelfAndCross(**state).values()["weights"])
+
+    small, more_queries, more_keys = weights(3, 4), weights(4, 4), weights(3, 5)
+    assert torch.equal(more_queries[:3], small)
+    assert (more_keys[:, :4] < small).all()
+
+
+def test_a_word_finds_its_translation():
+    given = live.SelfAndCross().given
+    figure = live.SelfAndCross(translation=5, keys_from="source")
+    best = torch.tensor(figure.values()["weights"]).argmax(dim=-1)
+    pairs = zip(given["words"]["translation"], best, strict=True)
+    found = {word: given["words"]["source"][at] for word, at in pairs}
+    expected = {"le": "the", "chat": "cat", "noir": "black", "dort": "sleeps", "ici": "here"}
+    assert found == expected
 
 
 def test_a_module_that_the_page_cannot_run_is_named(tmp_path, monkeypatch):

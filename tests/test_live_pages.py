@@ -80,8 +80,8 @@ WATCH_WHAT_FOLLOWS = """window.distances = new Set();
 (function look() {
   const figure = document.querySelector("figure.live-figure");
   const next = figure?.closest(".cell").nextElementSibling;
-  const top = element => Math.round(element.getBoundingClientRect().top);
-  if (next) distances.add(top(next) - top(figure));
+  const top = element => element.getBoundingClientRect().top;
+  if (next) distances.add(Math.round(top(next) - top(figure)));
   requestAnimationFrame(look);
 })();"""
 
@@ -190,8 +190,8 @@ def turn(page: Page, control: Locator, dice: random.Random) -> None:
 def turn_some(page: Page, shown: Locator, dice: random.Random) -> None:
     """Turn a few controls: mostly those that hold a value, sometimes a button."""
     for _ in range(CHANGES_A_SETTING):
-        kind = VALUED if dice.random() < 0.7 else BUTTONS
-        controls = shown.locator(kind)
+        valued, buttons = shown.locator(VALUED), shown.locator(BUTTONS)
+        controls = valued if dice.random() < 0.7 or not buttons.count() else buttons
         turn(page, controls.nth(dice.randrange(controls.count())), dice)
 
 

@@ -6,7 +6,8 @@ One Python class and one ES module of the same name a figure; a new one joins ``
 from labkit.live.attention_by_hand import AttentionByHand
 from labkit.live.base import MIME, LiveFigure
 from labkit.live.saturation import Saturation
+from labkit.live.self_and_cross import SelfAndCross
 
-FIGURES = (AttentionByHand, Saturation)
+FIGURES = (AttentionByHand, Saturation, SelfAndCross)
 
-__all__ = ["FIGURES", "MIME", "AttentionByHand", "LiveFigure", "Saturation"]
+__all__ = ["FIGURES", "MIME", "AttentionByHand", "LiveFigure", "Saturation", "SelfAndCross"]

@@ -83,7 +83,8 @@ class LiveFigure(anywidget.AnyWidget):
         return (
             f'<div class="live"><p class="live-title">{html.escape(self.title)}</p>'
             f'<p class="live-caption">{html.escape(self.caption)}</p>'
-            f'<div class="live-row">{tables}</div></div>'
+            '<div class="live-row" role="region" aria-label="Values" tabindex="0">'
+            f"{tables}</div></div>"
         )
 
     def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -86,7 +86,7 @@ export function element(tag, attributes = {}, ...children) {
 }
 
 // Changes the text in place: a new text node would have the browser match `:has()` rules again.
-function write(node, text) {
+export function write(node, text) {
   if (!node.firstChild) node.append(text);
   else if (node.firstChild.data !== text) node.firstChild.data = text;
 }
@@ -97,7 +97,9 @@ export class View {
     this.model = model;
     this.undo = [];
     this.body = element("div", { class: "live-body" });
-    this.fold = element("div", { class: "live-row" });
+    // Focusable, so that the arrow keys scroll a table that is wider than a phone.
+    const region = { role: "region", "aria-label": "Values", tabindex: 0 };
+    this.fold = element("div", { class: "live-row", ...region });
     this.tables = new Map();
     this.root = element(
       "div",
@@ -229,7 +231,9 @@ export function choice(view, trait, { label }) {
   const select = element(
     "select",
     { "data-trait": trait, onchange: () => view.set(trait, options[select.selectedIndex]) },
-    ...options.map((option) => element("option", {}, String(option))),
+    ...options.map((option) =>
+      element("option", { value: JSON.stringify(option) }, String(option)),
+    ),
   );
   view.follow([trait], () => {
     select.selectedIndex = options.indexOf(view.get(trait));
@@ -407,6 +411,37 @@ export function bars({ colour, touching = false }) {
       });
     },
   };
+}
+
+// Numbers or words under the names of their rows and columns, with a colour behind each.
+export function coloured() {
+  const node = element("div", { class: "live-coloured" });
+  let known = null;
+  return {
+    node,
+    // text and fill give, for a row and a column, what a cell says and its CSS background.
+    draw({ label, rows, columns, text, fill = () => "none" }) {
+      const names = JSON.stringify([rows, columns]);
+      if (known?.names !== names) {
+        const cells = rows.map(() => columns.map(() => element("td")));
+        const table = grid(label, rows, columns, (i, j) => cells[i][j]);
+        node.replaceChildren(table);
+        known = { names, table, cells };
+      }
+      write(known.table.caption, label);
+      known.cells.forEach((line, i) =>
+        line.forEach((cell, j) => {
+          write(cell, text(i, j));
+          cell.style.background = fill(i, j);
+        }),
+      );
+    },
+  };
+}
+
+// A background for a share from 0 to 1, light enough to read on in either theme.
+export function shade(share, colour = "blue") {
+  return `color-mix(in srgb, var(--live-${colour}) ${(50 * share).toFixed(1)}%, transparent)`;
 }
 
 // A sentence that is read out when it changes.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,8 +15,8 @@ import torch.nn.functional as F
 from test_tools import load
 from traitlets import TraitError
 
-from labkit import ledger, live
-from labkit.live import base, saturation
+from labkit import causal_mask, ledger, live
+from labkit.live import base, mask_painter, saturation
 
 SHARED_BYTES, FIGURE_BYTES = 40_000, 30_000
 
@@ -78,6 +79,9 @@ def test_the_scripts_are_light():
         (live.Saturation, "d_k", 3, r"d_k must be one of \[1, 2, 4.* got 3"),
         (live.Saturation, "draws", 0, "draws must be a whole number from 1 to 1,000; got 0"),
         (live.Saturation, "seed", True, "seed must be a whole number from 0 .* got True"),
+        (live.MaskPainter, "mask", [[True] * 5] * 4, "mask must be 5 rows of 5 flags.* got"),
+        (live.MaskPainter, "mask", [[1] * 5] * 5, "each True or False; got"),
+        (live.MaskPainter, "method", "fill", "method must be one of .* got 'fill'"),
         (live.SelfAndCross, "source", 7, r"source must be one of \[1, 2, 3, 4, 5, 6\]; got 7"),
         (live.SelfAndCross, "keys_from", "both", "keys_from must be one of .* got 'both'"),
     ],
@@ -163,6 +167,35 @@ def test_a_word_finds_its_translation():
     found = {word: given["words"]["source"][at] for word, at in pairs}
     expected = {"le": "the", "chat": "cat", "noir": "black", "dort": "sleeps", "ici": "here"}
     assert found == expected
+
+
+def test_every_way_to_hide_a_score_masks_where_a_key_is_left():
+    causal = causal_mask(5)
+    scores = torch.tensor([1, 2, 4, 8, 16], dtype=torch.float64).log().repeat(5, 1)
+    unit = torch.eye(5, dtype=torch.float64)
+    expected = F.scaled_dot_product_attention(scores, unit, unit, causal, scale=1.0)
+    for method in mask_painter.METHODS:
+        for mask, meaning in [(causal, "may attend"), (~causal, "hidden")]:
+            figure = live.MaskPainter(mask=mask, true_means=meaning, method=method)
+            weights = torch.tensor(figure.values()["weights"], dtype=torch.float64)
+            if method == "zero the weights":
+                assert (weights.sum(-1)[:-1] < 0.6).all()
+                weights /= weights.sum(-1, keepdim=True)
+            torch.testing.assert_close(weights, expected, atol=1e-6, rtol=0)
+            assert figure.values()["share on the future"] == 0
+
+
+def test_a_query_with_no_key_left_gets_what_the_method_gives():
+    nothing = torch.zeros(5, 5, dtype=torch.bool)
+    open_row = live.MaskPainter().values()["weights"][0]
+    rows = {
+        method: live.MaskPainter(mask=nothing, method=method).values()["weights"][0]
+        for method in mask_painter.METHODS
+    }
+    assert all(math.isnan(x) for method in ("fill with -inf", "add -inf") for x in rows[method])
+    assert rows["fill with -1e9"] == pytest.approx([0.2] * 5)
+    assert rows["add -10000"] == pytest.approx(open_row)
+    assert rows["zero the weights"] == rows["as labkit"] == [0] * 5
 
 
 def test_a_module_that_the_page_cannot_run_is_named(tmp_path, monkeypatch):

@@ -5,9 +5,18 @@ One Python class and one ES module of the same name a figure; a new one joins ``
 
 from labkit.live.attention_by_hand import AttentionByHand
 from labkit.live.base import MIME, LiveFigure
+from labkit.live.mask_painter import MaskPainter
 from labkit.live.saturation import Saturation
 from labkit.live.self_and_cross import SelfAndCross
 
-FIGURES = (AttentionByHand, Saturation, SelfAndCross)
+FIGURES = (AttentionByHand, MaskPainter, Saturation, SelfAndCross)
 
-__all__ = ["FIGURES", "MIME", "AttentionByHand", "LiveFigure", "Saturation", "SelfAndCross"]
+__all__ = [
+    "FIGURES",
+    "MIME",
+    "AttentionByHand",
+    "LiveFigure",
+    "MaskPainter",
+    "Saturation",
+    "SelfAndCross",
+]

@@ -97,20 +97,36 @@ class LiveFigure(anywidget.AnyWidget):
 class Matrix(TraitType):
     """Rows of finite numbers, of one given size."""
 
+    entries = f"numbers, none beyond {LARGEST:,}"
+    kind: type = float
+
     def __init__(self, rows: int, columns: int, **kwargs: Any) -> None:
         self.size = (rows, columns)
         super().__init__(**kwargs)
 
-    def validate(self, obj: Any, value: Any) -> list[list[float]]:
+    def validate(self, obj: Any, value: Any) -> list[list[Any]]:
         rows, columns = self.size
         matrix = plain(value)
         fits = isinstance(matrix, list) and len(matrix) == rows
         if not fits or not all(self._is_row(row) for row in matrix):
-            refuse(self, f"{rows} rows of {columns} numbers, none beyond {LARGEST:,}", value)
-        return each(matrix, float)
+            refuse(self, f"{rows} rows of {columns} {self.entries}", value)
+        return each(matrix, self.kind)
 
     def _is_row(self, row: Any) -> bool:
-        return isinstance(row, list) and len(row) == self.size[1] and all(map(is_number, row))
+        return isinstance(row, list) and len(row) == self.size[1] and all(map(self.fits, row))
+
+    def fits(self, entry: Any) -> bool:
+        return is_number(entry)
+
+
+class Flags(Matrix):
+    """Rows of flags, of one given size."""
+
+    entries = "flags, each True or False"
+    kind = bool
+
+    def fits(self, entry: Any) -> bool:
+        return isinstance(entry, bool)
 
 
 class Choice(TraitType):

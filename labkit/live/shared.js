@@ -50,6 +50,7 @@ function uniform(seed, place) {
 
 // A number to some places, with a true minus sign, and in powers of ten where it is very long.
 export function show(x, places = 3) {
+  if (Number.isNaN(x)) return "NaN";
   if (!Number.isFinite(x)) return x > 0 ? "∞" : "−∞";
   const text = Math.abs(x) < 1e6 ? x.toFixed(places) : x.toExponential(places);
   return (Number(text) === 0 ? text.replace("-", "") : text).replace("-", "−");
@@ -267,7 +268,7 @@ function grid(label, rows, columns, cell) {
   );
 }
 
-const numbered = (count) => Array.from({ length: count }, (_, i) => String(i + 1));
+export const numbered = (count) => Array.from({ length: count }, (_, i) => String(i + 1));
 
 // A matrix whose entries can be typed. What is no number is refused beside it; the old one stays.
 export function editable(view, trait, { label, axes }) {
@@ -331,10 +332,9 @@ export function editable(view, trait, { label, axes }) {
   return { node: element("div", {}, table, error), cells: inputs };
 }
 
-// A matrix of computed numbers, each a button. One of them takes the Tab key, arrows move on.
-export function computed({ label, quantity, size, axes, choose }) {
-  const [rows, columns] = size;
-  const buttons = [];
+// A grid of buttons. One of them takes the Tab key, arrows move on.
+export function buttonGrid({ label, rows, columns, press }) {
+  const buttons = rows.map(() => []);
 
   function move(event) {
     const step = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
@@ -356,17 +356,24 @@ export function computed({ label, quantity, size, axes, choose }) {
       type: "button",
       "aria-pressed": "false",
       tabindex: i + j ? -1 : 0,
-      onclick: () => {
+      onclick: (event) => {
         reach(made);
-        choose(i, j);
+        press(i, j, event);
       },
     });
-    (buttons[i] ??= [])[j] = made;
+    buttons[i][j] = made;
     return element("td", {}, made);
   }
 
-  const node = grid(label, numbered(rows), numbered(columns), cell);
+  const node = grid(label, rows, columns, cell);
   node.addEventListener("keydown", move);
+  return { node, buttons };
+}
+
+// A matrix of computed numbers, of which one can be chosen.
+export function computed({ label, quantity, size, axes, choose }) {
+  const [rows, columns] = size.map(numbered);
+  const { node, buttons } = buttonGrid({ label, rows, columns, press: choose });
   return {
     node,
     cells: buttons,

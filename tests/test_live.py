@@ -84,6 +84,8 @@ def test_the_scripts_are_light():
         (live.MaskPainter, "method", "fill", "method must be one of .* got 'fill'"),
         (live.SelfAndCross, "source", 7, r"source must be one of \[1, 2, 3, 4, 5, 6\]; got 7"),
         (live.SelfAndCross, "keys_from", "both", "keys_from must be one of .* got 'both'"),
+        (live.OutputProjection, "W_O", [[1, 2], [3, 4]], "W_O must be 4 rows of 4 numbers"),
+        (live.OutputProjection, "number", 5, r"number must be one of \[1, 2, 3, 4\]; got 5"),
     ],
 )
 def test_what_does_not_fit_is_refused(figure, trait, value, message):
@@ -196,6 +198,34 @@ def test_a_query_with_no_key_left_gets_what_the_method_gives():
     assert rows["fill with -1e9"] == pytest.approx([0.2] * 5)
     assert rows["add -10000"] == pytest.approx(open_row)
     assert rows["zero the weights"] == rows["as labkit"] == [0] * 5
+
+
+@pytest.mark.parametrize("silent", [0, 1])
+def test_a_head_that_is_switched_off_writes_nothing(silent: int):
+    torch.manual_seed(0)
+    heads, W_O = torch.randn(2, 2, dtype=torch.float64), torch.randn(4, 4, dtype=torch.float64)
+    values = live.OutputProjection(heads=heads, W_O=W_O, **{f"head_{silent + 1}": False}).values()
+    left = 1 - silent
+    expected = (heads[left] @ W_O[2 * left : 2 * left + 2]).tolist()
+    assert values["side by side, times W_O"] == pytest.approx(expected)
+    assert values["sum of what is written"] == pytest.approx(expected)
+    assert not any(values["written"][silent])
+    assert values["heads that reach a number"] == [1, 1, 1, 1]
+
+
+def test_heads_that_share_their_projections_are_one_narrow_head():
+    torch.manual_seed(0)
+    given = {"heads": torch.randn(2, 2), "W_O": torch.randn(4, 4)}
+    for shared in (True, False):
+        values = live.OutputProjection(shared=shared, **given).values()
+        alone = pytest.approx(values["one head through the sum of the slabs"])
+        assert (values["sum of what is written"] == alone) is shared
+
+
+def test_with_the_identity_each_number_hears_from_one_head():
+    values = live.OutputProjection(W_O=torch.eye(4)).values()
+    assert values["heads that reach a number"] == [1, 1, 1, 1]
+    assert values["side by side, times W_O"] == values["side by side"]
 
 
 def test_a_module_that_the_page_cannot_run_is_named(tmp_path, monkeypatch):

@@ -34,7 +34,7 @@ PLACED = {
     if live.MIME in output.get("data", {})
 }
 
-TYPED = ["attention_by_hand"]  # the figures with cells to type in
+TYPED = ["attention_by_hand", "output_projection"]  # the figures with cells to type in
 VALUED, BUTTONS = ":is(input, select):enabled", "button:enabled"
 
 READ_CONTROLS = """figure => [...figure.querySelectorAll("[data-trait]")].map(control => {

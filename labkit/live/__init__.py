@@ -6,10 +6,11 @@ One Python class and one ES module of the same name a figure; a new one joins ``
 from labkit.live.attention_by_hand import AttentionByHand
 from labkit.live.base import MIME, LiveFigure
 from labkit.live.mask_painter import MaskPainter
+from labkit.live.output_projection import OutputProjection
 from labkit.live.saturation import Saturation
 from labkit.live.self_and_cross import SelfAndCross
 
-FIGURES = (AttentionByHand, MaskPainter, Saturation, SelfAndCross)
+FIGURES = (AttentionByHand, MaskPainter, OutputProjection, Saturation, SelfAndCross)
 
 __all__ = [
     "FIGURES",
@@ -17,6 +18,7 @@ __all__ = [
     "AttentionByHand",
     "LiveFigure",
     "MaskPainter",
+    "OutputProjection",
     "Saturation",
     "SelfAndCross",
 ]

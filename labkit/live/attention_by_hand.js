@@ -1,6 +1,6 @@
 import {
-  View, button, computed, editable, matmul, name, row, short, show, softmax, spoken, toggle,
-  transpose,
+  View, button, computed, editable, matmul, name, row, short, show, softmax, spoken, terms,
+  toggle, transpose,
 } from "./shared.js";
 
 const LABELS = {
@@ -18,14 +18,6 @@ function attend(Q, K, V) {
   const weights = scaled.map(softmax);
   const outputs = matmul(weights, V);
   return { scores, "scaled scores": scaled, exponentials, weights, outputs };
-}
-
-const signed = (x, text) => (x < 0 ? `(${text})` : text);
-
-// A dot product, term by term; `write` says how the first factors are written.
-function terms(a, b, write) {
-  const term = (x, i) => `${signed(x, write(x))} · ${signed(b[i], short(b[i]))}`;
-  return a.map(term).join(" + ");
 }
 
 // One computed number, from the numbers it is made of.

@@ -48,17 +48,26 @@ function uniform(seed, place) {
 
 // ---------------------------------------------------------------- text
 
-// A number to some places, with a true minus sign, and in powers of ten where it is very long.
+// A number to some places, with a true minus sign. A count is written out; any other number is in
+// powers of ten where it is very long.
 export function show(x, places = 3) {
   if (Number.isNaN(x)) return "NaN";
   if (!Number.isFinite(x)) return x > 0 ? "∞" : "−∞";
-  const text = Math.abs(x) < 1e6 ? x.toFixed(places) : x.toExponential(places);
+  const text = Math.abs(x) < (places ? 1e6 : 1e21) ? x.toFixed(places) : x.toExponential(places);
   return (Number(text) === 0 ? text.replace("-", "") : text).replace("-", "−");
 }
 
 // As it was typed: no zeros after the point that nobody asked for.
 export function short(x) {
   return String(x).replace("-", "−");
+}
+
+const signed = (x, text) => (x < 0 ? `(${text})` : text);
+
+// A dot product, term by term; `say` says how the first factors are written.
+export function terms(a, b, say) {
+  const term = (x, i) => `${signed(x, say(x))} · ${signed(b[i], short(b[i]))}`;
+  return a.map(term).join(" + ");
 }
 
 function parse(text) {

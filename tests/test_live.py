@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from test_tools import load
 from traitlets import TraitError
 
-from labkit import causal_mask, ledger, live
+from labkit import MultiHeadAttention, causal_mask, counting, ledger, live
 from labkit.live import base, mask_painter, saturation
 
 SHARED_BYTES, FIGURE_BYTES = 40_000, 30_000
@@ -86,6 +86,8 @@ def test_the_scripts_are_light():
         (live.SelfAndCross, "keys_from", "both", "keys_from must be one of .* got 'both'"),
         (live.OutputProjection, "W_O", [[1, 2], [3, 4]], "W_O must be 4 rows of 4 numbers"),
         (live.OutputProjection, "number", 5, r"number must be one of \[1, 2, 3, 4\]; got 5"),
+        (live.LayerCost, "n", 100, r"n must be one of \[16, 32, .* got 100"),
+        (live.LayerCost, "h", 7, r"h must be one of \[1, 2, 3, .* got 7"),
     ],
 )
 def test_what_does_not_fit_is_refused(figure, trait, value, message):
@@ -226,6 +228,27 @@ def test_with_the_identity_each_number_hears_from_one_head():
     values = live.OutputProjection(W_O=torch.eye(4)).values()
     assert values["heads that reach a number"] == [1, 1, 1, 1]
     assert values["side by side, times W_O"] == values["side by side"]
+
+
+def test_the_cost_is_that_of_a_real_layer():
+    figure = live.LayerCost(n=16, d_model=64, h=12, d_k=4)
+    layer = MultiHeadAttention(64, 12, d_k=4, d_v=4, bias=False, device="meta")
+    x = torch.empty(1, 16, 64, device="meta")
+    values = figure.values()
+    flops = counting.count_flops(layer, x, return_weights=True)
+    assert values["parameters"] == counting.count_parameters(layer)
+    assert sum(values["FLOPs, in billions"]) * 1e9 == pytest.approx(flops)
+    _, weights = layer(x, return_weights=True)
+    assert values["memory of the weights, in MB"] * 1e6 == pytest.approx(weights.nbytes)
+
+
+@pytest.mark.parametrize("model", live.LayerCost().models)
+def test_a_model_is_a_state_and_its_products_catch_up_at_twice_its_width(model: str):
+    n, d_model, h, d_k = live.LayerCost().models[model]
+    figure = live.LayerCost(n=n, d_model=d_model, h=h, d_k=d_k)
+    lengths = figure.options["n"]
+    shares = figure.values()["share of the products, by length"]
+    assert [share >= 0.5 for share in shares] == [length >= 2 * d_model for length in lengths]
 
 
 def test_a_module_that_the_page_cannot_run_is_named(tmp_path, monkeypatch):

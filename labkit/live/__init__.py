@@ -5,17 +5,19 @@ One Python class and one ES module of the same name a figure; a new one joins ``
 
 from labkit.live.attention_by_hand import AttentionByHand
 from labkit.live.base import MIME, LiveFigure
+from labkit.live.layer_cost import LayerCost
 from labkit.live.mask_painter import MaskPainter
 from labkit.live.output_projection import OutputProjection
 from labkit.live.saturation import Saturation
 from labkit.live.self_and_cross import SelfAndCross
 
-FIGURES = (AttentionByHand, MaskPainter, OutputProjection, Saturation, SelfAndCross)
+FIGURES = (AttentionByHand, LayerCost, MaskPainter, OutputProjection, Saturation, SelfAndCross)
 
 __all__ = [
     "FIGURES",
     "MIME",
     "AttentionByHand",
+    "LayerCost",
     "LiveFigure",
     "MaskPainter",
     "OutputProjection",

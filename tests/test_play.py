@@ -8,7 +8,7 @@ import sys
 import pytest
 import torch
 
-from labkit.play import PLOTLY, VIEW, masking, scaling, written
+from labkit.play import PLOTLY, VIEW, masking, multi_head, scaling, written
 
 
 @pytest.fixture(autouse=True)
@@ -64,6 +64,42 @@ def test_ways_that_fail_are_told():
     assert "hidden keys, over all rows: 2.00" in told["fill scores with −10⁹"]
     assert "sum to one: none" in told["multiply scores by the mask"]
     assert "sum to one: 1, 2, 3, 4, 5." in told["multiply weights by the mask"]
+
+
+PARTS = {
+    "split": "one view",
+    "softmax": "over the queries",
+    "scale": "1/√d_model",
+    "merge": "join as it lies",
+    "w_o": "forgotten",
+}
+
+
+def test_a_sound_layer_gives_what_pytorchs_gives():
+    bench = multi_head.workbench()
+    for h in (1, 2, 4, 8):
+        bench.controls["h"].value = h
+        assert "from PyTorch's layer: 0.00. Later inputs" in bench.alt
+        assert "hears from: 0 of 6 pairs" in bench.alt
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_a_broken_part_is_told_and_the_shape_does_not_tell(part: str):
+    bench = multi_head.workbench()
+    bench.controls[part].value = PARTS[part]
+    assert "has the shape (1, 4, 8); it should be (1, 4, 8)" in bench.alt
+    assert "from PyTorch's layer: 0.00" not in bench.alt
+    leaks = "hears from: 0 of 6 pairs" not in bench.alt
+    assert leaks == (part in ("split", "softmax", "merge"))
+
+
+def test_two_wrong_views_hide_each_others_leak():
+    bench = multi_head.workbench()
+    bench.controls["split"].value = PARTS["split"]
+    bench.controls["merge"].value = PARTS["merge"]
+    assert "hears from: 0 of 6 pairs" in bench.alt
+    assert "from PyTorch's layer: 0.00" not in bench.alt
+    assert all(x == 0 for row in bench.figure.data[0].z[2:] for x in row[:2]), "half is not heard"
 
 
 def test_several_changes_are_drawn_once():

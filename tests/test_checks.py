@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 import torch
-from answers import Exercise, masking, multi_head, scaling
+from answers import Exercise, counting, masking, multi_head, scaling
 
 from labkit.checks import NotYet, Wrong, guard
 
 EXERCISES = [
     value
-    for module in (scaling, masking, multi_head)
+    for module in (scaling, masking, multi_head, counting)
     for value in vars(module).values()
     if isinstance(value, Exercise)
 ]

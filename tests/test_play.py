@@ -8,7 +8,8 @@ import sys
 import pytest
 import torch
 
-from labkit.play import PLOTLY, VIEW, masking, multi_head, scaling, written
+from labkit import counting as reference
+from labkit.play import PLOTLY, VIEW, counting, masking, multi_head, scaling, written
 
 
 @pytest.fixture(autouse=True)
@@ -126,3 +127,36 @@ def test_a_page_gets_the_figure_and_colab_the_controls(monkeypatch: pytest.Monke
     assert {PLOTLY, VIEW, "text/plain"} == set(laboratory._repr_mimebundle_())
     monkeypatch.setitem(sys.modules, "google.colab", object())
     assert {VIEW, "text/plain"} == set(laboratory._repr_mimebundle_())
+
+
+def test_a_model_sets_its_sizes_and_they_can_be_changed():
+    calculator = counting.calculator()
+    model = calculator.box.children[0].children[0]
+    for name, sizes in counting.MODELS.items():
+        model.value = name
+        d_model, h, d_k, layers = sizes
+        assert calculator.alt.startswith(
+            f"{layers} layers of width {d_model:,} with {h} heads of width {d_k} have "
+        )
+    before = calculator.alt
+    calculator.controls["h"].value += 1
+    assert calculator.alt != before
+
+
+def test_the_calculator_adds_up():
+    sizes = {"d_model": 768, "h": 12, "d_k": 64, "layers": 12, "n": 1024, "B": 2}
+    figure = counting.draw(**sizes, number="bfloat16")
+    flops, memory = (dict(zip(bars.y, bars.x, strict=True)) for bars in figure.data)
+    whole = 12 * 2 * reference.attention_flops(1024, 768, 12) / 1e9
+    assert sum(flops.values()) == pytest.approx(whole, rel=1e-3)
+    assert memory["parameters"] == pytest.approx(12 * 4 * 768**2 * 2 / 1e6, rel=1e-3)
+    assert memory["keys, values"] == pytest.approx(12 * 2 * 2 * 1024 * 768 * 2 / 1e6, rel=1e-3)
+    weights = reference.weight_bytes(12, 1024, B=2, dtype=torch.bfloat16)
+    assert memory["weights"] == pytest.approx(12 * weights / 1e6, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("amount", "words"), [(999, "999 "), (2_359_296, "2.359 M"), (999_960, "1000 k"), (0, "0 ")]
+)
+def test_numbers_are_told_with_a_prefix(amount: float, words: str):
+    assert counting.told(amount) == words

@@ -84,7 +84,7 @@ def draw(d_model: int, h: int, d_k: int, layers: int, n: int, B: int, number: st
         xaxis={"title": "billions of FLOPs", "anchor": "y"},
         yaxis={"autorange": "reversed", **first},
         xaxis2={"title": "megabytes", "anchor": "y2"},
-        yaxis2={"autorange": "reversed", "anchor": "x2", **second},
+        yaxis2={"autorange": "reversed", "anchor": "x2", "automargin": True, **second},
         showlegend=False,
     )
 

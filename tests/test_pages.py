@@ -15,6 +15,7 @@ PAGES = sorted(
     if "_static" not in page.parts and page != HTML / "index.html"
 )
 WITH_MENUS = [name for name in PAGES if '"updatemenus"' in (HTML / name).read_text("utf-8")]
+WITH_FRAMES = [name for name in PAGES if '"frames": [{' in (HTML / name).read_text("utf-8")]
 THEME = "document.documentElement.dataset.theme"
 SIZES = {"wide": WIDE, "phone": PHONE}
 TEXT_PAGE_BYTES, FIGURE_PAGE_BYTES = 400_000, 1_200_000
@@ -83,6 +84,38 @@ def test_menus_take_the_keyboard(name: str, page: Page, site: str):
         set_theme(page, "dark" if page.evaluate(THEME) == "light" else "light")
         page.wait_for_timeout(200)
         assert drawing.evaluate(drawn) == after, "a choice is lost with the theme"
+
+
+@pytest.mark.parametrize("name", WITH_FRAMES)
+def test_frames_take_the_keyboard_and_rest(name: str, page: Page, site: str):
+    visit(page, f"{site}/{name}")
+    figure = page.locator("figure.plotly-figure", has=page.locator("output")).first
+    drawing, frame = figure.locator(".plotly-figure-drawing"), figure.locator("output")
+    slider, button = figure.get_by_role("slider"), figure.get_by_role("button")
+    drawn = "drawing => JSON.stringify(drawing.data)"
+    at_rest, last = drawing.evaluate(drawn), frame.text_content()
+    page.wait_for_timeout(1000)
+    assert frame.text_content() == last, "moves unasked"
+
+    slider.focus()
+    page.keyboard.press("Home")
+    page.wait_for_timeout(200)
+    first = drawing.evaluate(drawn)
+    assert first != at_rest, "the slider changes nothing"
+    assert slider.evaluate("slider => slider.ariaValueText") == frame.text_content() != last
+    set_theme(page, "dark" if page.evaluate(THEME) == "light" else "light")
+    page.wait_for_timeout(200)
+    assert drawing.evaluate(drawn) == first, "the frame is lost with the theme"
+
+    button.focus()
+    page.keyboard.press("Enter")
+    assert button.text_content() == "Stop"
+    button.get_by_text("Play").wait_for(timeout=30_000)
+    page.wait_for_timeout(200)
+    assert (drawing.evaluate(drawn), frame.text_content()) == (at_rest, last)
+    page.emulate_media(reduced_motion="reduce")
+    assert not button.is_visible(), "offers motion to who asked for none"
+    assert slider.is_visible()
 
 
 @pytest.mark.parametrize("name", PAGES)

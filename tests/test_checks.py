@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 import sys
 import time
 from collections.abc import Callable
@@ -202,6 +203,22 @@ def test_tampered_answers_are_named(exercise: Exercise, kind: str, monkeypatch: 
     told = judged(exercise, tamper(next(iter(exercise.right.values()))))
     assert told is not None
     assert re.search(pattern, told)
+
+
+def test_an_endless_answer_ends_where_interrupts_are_ignored(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(guard, "SECONDS", 0.3)
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    def endless(x: int) -> None:
+        while True:
+            x += 1
+
+    try:
+        with pytest.raises(Wrong, match=LATE):
+            guard.Answer("endless", endless)(x=0)
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def takes_tensors(exercise: Exercise) -> bool:

@@ -215,6 +215,8 @@ def time_limit(seconds: float) -> Iterator[None]:
         yield
         return
     lock, state = threading.Lock(), {"over": False, "late": False}
+    # A program that was started in the background ignores interrupts unless it says otherwise.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
 
     def stop() -> None:
         with lock:  # so that no interrupt is sent once the block is left
@@ -232,6 +234,7 @@ def time_limit(seconds: float) -> Iterator[None]:
             with lock:
                 state["over"] = True
             timer.cancel()
+            signal.signal(signal.SIGINT, signal.SIG_DFL if before is None else before)
     except BaseException as error:
         if state["late"]:
             raise TimeoutError from error

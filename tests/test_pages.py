@@ -88,6 +88,7 @@ def test_menus_take_the_keyboard(name: str, page: Page, site: str):
 
 @pytest.mark.parametrize("name", WITH_FRAMES)
 def test_frames_take_the_keyboard_and_rest(name: str, page: Page, site: str):
+    page.emulate_media(reduced_motion="no-preference")
     visit(page, f"{site}/{name}")
     figure = page.locator("figure.plotly-figure", has=page.locator("output")).first
     drawing, frame = figure.locator(".plotly-figure-drawing"), figure.locator("output")

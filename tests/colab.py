@@ -31,7 +31,9 @@ RUNNER = """
 import sys, nbformat
 from nbclient import NotebookClient
 notebook = nbformat.read("lab.ipynb", as_version=4)
-NotebookClient(notebook, timeout=120, extra_arguments=["--log-level=ERROR"]).execute()
+NotebookClient(
+    notebook, timeout=120, coalesce_streams=True, extra_arguments=["--log-level=ERROR"]
+).execute()
 nbformat.write(notebook, "lab.ipynb")
 """
 VERSIONS = """

@@ -83,6 +83,7 @@ def test_the_solutions_pass_their_checks(path: Path):
     NotebookClient(
         notebook,
         timeout=120,
+        coalesce_streams=True,
         extra_arguments=["--log-level=ERROR"],
         resources={"metadata": {"path": str(path.parent)}},
     ).execute()

@@ -233,7 +233,12 @@ def count_flops(function: Callable[..., Any], *args: Any, **kwargs: Any) -> int:
     if not callable(function):
         raise TypeError(f"function must be callable; got a {type(function).__name__}.")
     refusals = {getattr(torch.ops.aten, name): _refusal(name) for name in UNSEEN}
-    with FlopCounterMode(display=False, custom_mapping=refusals) as counter:
+    gradients = torch.is_grad_enabled()
+    with (
+        torch.inference_mode(False),  # under which older versions of PyTorch count nothing
+        torch.set_grad_enabled(gradients),
+        FlopCounterMode(display=False, custom_mapping=refusals) as counter,
+    ):
         function(*args, **kwargs)
     return counter.get_total_flops()
 

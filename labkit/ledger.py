@@ -21,8 +21,8 @@ DOCUMENTS = Path(__file__).parent / "documents"
 VERDICTS = ("holds", "rounding", "draw", "wrong", "conflict", "untested")
 MIME = "application/vnd.labkit.verdict+json"
 
-# A draw is believable while each figure lies inside this central share of the distribution.
-CENTRAL_SHARE = 0.999
+# A draw is believable unless fewer draws than this, in percent, lie on one side of a figure.
+TAIL_PERCENT = 0.05
 
 
 class LedgerError(ValueError):
@@ -188,8 +188,8 @@ class Document:
         if seeded is not None and agrees(claim.value, seeded, claim.places):
             verdict = "holds"
         else:
-            tail = 100 * (1 - CENTRAL_SHARE) / 2
-            inside = all(tail <= share <= 100 - tail for share in flat(percentile))
+            least, most = TAIL_PERCENT, 100 - TAIL_PERCENT
+            inside = all(least <= share <= most for share in flat(percentile))
             verdict = "draw" if inside else "wrong"
         return settle(
             claim,

@@ -85,6 +85,11 @@ def test_bytes_are_those_of_the_weights(dtype, B, h, n_q, n_k):
     assert counting.weight_bytes(h, n_q, n_k, B=B, dtype=dtype) == weights.nbytes
 
 
+def test_one_sequence_is_counted_unless_more_are_named():
+    assert counting.score_entries(2, 3, 4) == 2 * 3 * 4
+    assert counting.weight_bytes(2, 3, 4) == 4 * 2 * 3 * 4
+
+
 def test_count_flops_passes_its_arguments_on():
     x = torch.ones(2, 3, 4)
     assert counting.count_flops(torch.einsum, "bij,bkj->bik", x, x) == 2 * 2 * 3 * 3 * 4
@@ -93,9 +98,9 @@ def test_count_flops_passes_its_arguments_on():
 
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode, torch.enable_grad])
 def test_the_gradient_mode_does_not_matter(mode):
-    module, x = MultiHeadAttention(8, 2).eval(), torch.ones(1, 3, 8)
+    module = MultiHeadAttention(8, 2).eval()
     with mode():
-        counted = counting.count_flops(module, x, return_weights=True)
+        counted = counting.count_flops(module, torch.ones(1, 3, 8), return_weights=True)
     assert counted == counting.attention_flops(3, 8, 2)
 
 

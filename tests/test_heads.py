@@ -78,6 +78,13 @@ def test_each_sequence_and_head_gets_its_own_score():
     assert torch.allclose(relation_score(weights, relation), expected)
 
 
+@pytest.mark.parametrize("score", [first_score, entropy])
+def test_a_batch_is_scored_head_by_head(score):
+    weights = torch.rand(3, 2, 4, 5, generator=torch.Generator().manual_seed(0)).softmax(-1)
+    one_by_one = torch.stack([torch.stack([score(head) for head in heads]) for heads in weights])
+    assert torch.allclose(score(weights), one_by_one)
+
+
 def test_induction_looks_behind_earlier_copies_only():
     tokens = torch.tensor([3, 1, 4, 3, 1, 3])
     found = {tuple(pair) for pair in induction_relation(tokens).nonzero().tolist()}
@@ -95,6 +102,8 @@ def test_induction_looks_behind_earlier_copies_only():
         (lambda: relation_score(torch.eye(2), torch.eye(2)), TypeError, "float32"),
         (lambda: relation_score(torch.eye(2), torch.eye(3).bool()), ValueError, r"\(3, 3\)"),
         (lambda: previous_score(torch.ones(2, 3)), ValueError, r"\(2, 3\)"),
+        (lambda: previous_score(torch.ones(3)), ValueError, r"\(3,\)"),
+        (lambda: first_score(torch.tensor(1.0)), ValueError, r"\(\)"),
         (lambda: entropy(torch.ones(3)), ValueError, r"\(3,\)"),
     ],
 )

@@ -1,0 +1,179 @@
+"""labkit's errors: what was expected, what came, what to do."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from labkit import (
+    MultiHeadAttention,
+    causal_mask,
+    merge_heads,
+    scaled_dot_product_attention,
+    split_heads,
+)
+
+X = torch.zeros(2, 5, 8)
+MASK = torch.ones(5, 5, dtype=torch.bool)
+
+
+def attend(q=X, k=X, v=X, mask=None, **options):
+    return scaled_dot_product_attention(q, k, v, mask, **options)
+
+
+def module(x=X, context=None, mask=None, **options):
+    return MultiHeadAttention(8, 2, **options)(x, context, mask)
+
+
+# What is called, what it raises, and what its message says: expected, actual, what to do.
+ERRORS = {
+    "q a list": (lambda: attend([1.0]), TypeError, ["q", "torch.Tensor", "list"]),
+    "q of one dimension": (
+        lambda: attend(X[0, 0]),
+        ValueError,
+        ["(..., n_q, d_k)", "at least 2", "(8,)", "q[None]"],
+    ),
+    "k of integers": (
+        lambda: attend(k=X.long()),
+        TypeError,
+        ["k", "floating point", "torch.int64", "k.float()"],
+    ),
+    "v complex": (lambda: attend(v=X.cfloat()), TypeError, ["v", "floating", "complex64"]),
+    "mixed types": (
+        lambda: attend(v=X.double()),
+        TypeError,
+        ["one type", "q torch.float32", "v torch.float64", ".to(torch.float32)"],
+    ),
+    "widths of q and k": (
+        lambda: attend(k=X[..., :3]),
+        ValueError,
+        ["d_k", "q (2, 5, 8)", "k (2, 5, 3)", "same width"],
+    ),
+    "lengths of k and v": (
+        lambda: attend(v=X[:, :3]),
+        ValueError,
+        ["n_k", "k (2, 5, 8)", "v (2, 3, 8)"],
+    ),
+    "no queries": (lambda: attend(X[:, :0]), ValueError, ["q", "at least one", "(2, 0, 8)"]),
+    "no keys": (lambda: attend(X, X[:, :0], X[:, :0]), ValueError, ["k", "one", "(2, 0, 8)"]),
+    "no features": (lambda: attend(X[..., :0]), ValueError, ["one feature", "(2, 5, 0)"]),
+    "batches": (
+        lambda: attend(X.expand(3, 2, 5, 8), X.expand(4, 2, 5, 8), X),
+        ValueError,
+        ["equal or 1", "(3, 2)", "(4, 2)"],
+    ),
+    "mask a list": (lambda: attend(mask=[True]), TypeError, ["mask", "Tensor", "list"]),
+    "mask of integers": (
+        lambda: attend(mask=MASK.long()),
+        TypeError,
+        ["torch.bool", "may attend", "torch.int64", "mask == 1", "mask == 0"],
+    ),
+    "mask to be added": (
+        lambda: attend(mask=MASK.float()),
+        TypeError,
+        ["torch.bool", "True where", "torch.float32", "-inf", "mask == 0"],
+    ),
+    "mask of another shape": (
+        lambda: attend(mask=MASK[:, :4]),
+        ValueError,
+        ["(..., n_q, n_k)", "(2, 5, 5)", "(5, 4)"],
+    ),
+    "mask that would enlarge": (
+        lambda: attend(mask=MASK.expand(3, 1, 5, 5)),
+        ValueError,
+        ["(2, 5, 5)", "(3, 1, 5, 5)"],
+    ),
+    "dropout of 1": (lambda: attend(dropout_p=1), ValueError, ["dropout_p", "less than 1", "1.0"]),
+    "dropout under 0": (lambda: attend(dropout_p=-0.1), ValueError, ["at least 0", "-0.1"]),
+    "dropout a word": (lambda: attend(dropout_p="a"), TypeError, ["dropout_p", "number", "str"]),
+    "scale not a number": (lambda: attend(scale=X), TypeError, ["scale", "number", "Tensor"]),
+    "scale not finite": (
+        lambda: attend(scale=float("nan")),
+        ValueError,
+        ["scale", "finite", "nan"],
+    ),
+    "mask of size 0": (lambda: causal_mask(0), ValueError, ["n_q", "at least 1", "0"]),
+    "mask of size 2.5": (lambda: causal_mask(2, 2.5), TypeError, ["n_k", "whole", "2.5", "float"]),
+    "split, not a tensor": (lambda: split_heads(3, 1), TypeError, ["x", "Tensor", "int"]),
+    "split, one dimension": (lambda: split_heads(X[0, 0], 2), ValueError, ["n, h*d", "(8,)"]),
+    "split, h": (lambda: split_heads(X, 3), ValueError, ["h=3", "(2, 5, 8)", "divides 8"]),
+    "split, h of 0": (lambda: split_heads(X, 0), ValueError, ["h", "at least 1", "0"]),
+    "merge, two dimensions": (lambda: merge_heads(X[0]), ValueError, ["h, n, d", "(5, 8)"]),
+    "h that does not divide": (
+        lambda: MultiHeadAttention(8, 3),
+        ValueError,
+        ["d_model=8", "h=3", "divides 8", "give d_k"],
+    ),
+    "no heads": (lambda: MultiHeadAttention(8, 0), ValueError, ["h", "at least 1", "0"]),
+    "half a head": (lambda: MultiHeadAttention(8, 0.5), TypeError, ["h", "whole", "0.5"]),
+    "no width": (lambda: MultiHeadAttention(-8, 2), ValueError, ["d_model", "at least 1", "-8"]),
+    "no width of a head": (lambda: module(d_k=0), ValueError, ["d_k", "at least 1", "0"]),
+    "no width of a value": (lambda: module(d_v=0), ValueError, ["d_v", "at least 1", "0"]),
+    "module's dropout": (lambda: module(dropout=1.5), ValueError, ["dropout", "less", "1.5"]),
+    "x a list": (lambda: module([1]), TypeError, ["x", "(B, n, d_model)", "list"]),
+    "x of one dimension": (lambda: module(X[0, 0]), ValueError, ["(B, n, d_model)", "(8,)"]),
+    "x of another width": (
+        lambda: module(X[..., :7]),
+        ValueError,
+        ["d_model=8", "(2, 5, 7)", "last dimension"],
+    ),
+    "x of another type": (
+        lambda: module(X.double()),
+        TypeError,
+        ["torch.float32", "torch.float64", "x.to(torch.float32)"],
+    ),
+    "x of integers": (lambda: module(X.long()), TypeError, ["torch.float32", "torch.int64"]),
+    "x empty": (lambda: module(X[:, :0]), ValueError, ["x", "at least one", "(2, 0, 8)"]),
+    "context of another width": (
+        lambda: module(X, X[..., :7]),
+        ValueError,
+        ["context", "d_model=8", "(2, 5, 7)"],
+    ),
+    "context empty": (lambda: module(X, X[:, :0]), ValueError, ["context", "(2, 0, 8)"]),
+    "context of another batch": (
+        lambda: module(X, X[:1]),
+        ValueError,
+        ["leading", "x (2, 5, 8)", "context (1, 5, 8)", "Expand"],
+    ),
+    "module's mask": (
+        lambda: module(mask=torch.ones(2, 5, dtype=torch.bool)),
+        ValueError,
+        ["(B, h, n_q, n_k) = (2, 2, 5, 5)", "(2, 5)", "mask[:, None, None, :]"],
+    ),
+    "module's mask to be added": (lambda: module(mask=X), TypeError, ["torch.bool", "mask == 0"]),
+    "from another module": (
+        lambda: MultiHeadAttention.from_torch(nn.Linear(2, 2)),
+        TypeError,
+        ["torch.nn.MultiheadAttention", "Linear"],
+    ),
+    "from one with more keys": (
+        lambda: MultiHeadAttention.from_torch(nn.MultiheadAttention(8, 2, add_bias_kv=True)),
+        ValueError,
+        ["add_bias_kv", "keep PyTorch's module"],
+    ),
+    "from one with a zero key": (
+        lambda: MultiHeadAttention.from_torch(nn.MultiheadAttention(8, 2, add_zero_attn=True)),
+        ValueError,
+        ["add_zero_attn"],
+    ),
+    "from one of two widths": (
+        lambda: MultiHeadAttention.from_torch(nn.MultiheadAttention(8, 2, kdim=3)),
+        ValueError,
+        ["embed_dim=8", "kdim=3", "vdim=8"],
+    ),
+    "to one of another width": (
+        lambda: MultiHeadAttention(8, 2, d_k=4, d_v=3).to_torch(),
+        ValueError,
+        ["d_k = d_v = d_model / h", "d_v=3", "h=2"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("call", "error", "says"), ERRORS.values(), ids=ERRORS)
+def test_error_says_what_was_expected_what_came_and_what_to_do(call, error, says):
+    with pytest.raises(error) as raised:
+        call()
+    assert raised.type is error
+    for words in says:
+        assert words in str(raised.value)

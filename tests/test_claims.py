@@ -1,0 +1,60 @@
+"""The claims: each complete, compared once, where it says, and shown as the ledger tells it."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+import yaml
+from notebooks import NOTEBOOKS, name, outputs, verdicts
+
+from labkit import ledger
+from labkit.ledger import MIME, Claim, Verdict
+
+CLAIMS = [claim for key in ledger.document_keys() for claim in ledger.open_document(key)]
+COMPARED = [(verdict, name(path)) for path in NOTEBOOKS for verdict in verdicts(path)]
+SHOWN = {
+    f"{output.data[MIME]['document']}/{output.data[MIME]['id']}": output.data
+    for path in NOTEBOOKS
+    for output in outputs(path)
+    if MIME in output.get("data", {})
+}
+
+each_claim = pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.key)
+
+
+def test_the_four_documents_are_there():
+    keys = {"section-2.3", "committee", "subject-17-08", "chapter-11"}
+    assert set(ledger.document_keys()) == keys
+
+
+@pytest.mark.parametrize("key", SHOWN)
+def test_what_the_page_shows_is_what_the_ledger_says(key: str):
+    assert SHOWN[key] == Verdict(ledger.find_claim(key))._repr_mimebundle_()
+
+
+@each_claim
+def test_claim_is_compared_once_where_it_says(claim: Claim):
+    where = [nb for v, nb in COMPARED if (v["document"], v["id"]) == (claim.document, claim.id)]
+    typed = claim.verdict == "untested" or claim.source is not None
+    expected = [] if typed else [claim.notebook]
+    assert where == expected
+
+
+@each_claim
+def test_claim_is_complete(claim: Claim):
+    assert claim.verdict in ledger.VERDICTS
+    assert claim.verdict == "holds" or claim.why, "say why, and what is right"
+    assert claim.source is None or claim.computed is None, "a source or a computation, not both"
+    if claim.against:
+        other = ledger.find_claim(claim.against)
+        assert other.against == claim.key, "two claims in conflict name each other"
+        assert claim.verdict == other.verdict == "conflict"
+
+
+def test_claims_stand_in_the_order_of_their_file():
+    for key in ledger.document_keys():
+        data = yaml.safe_load((ledger.DOCUMENTS / f"{key}.yml").read_text(encoding="utf-8"))
+        ids = [row["id"] for row in data["claims"]]
+        assert [name for name, times in Counter(ids).items() if times > 1] == []
+        assert data["document"] == key

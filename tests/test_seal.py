@@ -1,0 +1,39 @@
+"""What no notebook computes in the ledger is sealed: ``python tests/test_seal.py`` seals it anew.
+
+The order of the claims, and the rows that are typed from reading, have nothing that would
+contradict a slip. Their digest does: whoever changes them on purpose seals them again, so that the
+change stands in two places.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from labkit.ledger import DOCUMENTS, document_keys
+
+SEALS = Path(__file__).parent / "seals.yml"
+
+
+def seal(document: str) -> str:
+    """Digest a document's claims in order: a typed row whole, of a computed one its name."""
+    data = yaml.safe_load((DOCUMENTS / f"{document}.yml").read_text(encoding="utf-8"))
+    kept = [row["id"] if "notebook" in row else row for row in data["claims"]]
+    return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()[:16]
+
+
+@pytest.mark.parametrize("document", document_keys())
+def test_seal_is_whole(document: str):
+    sealed = yaml.safe_load(SEALS.read_text(encoding="utf-8"))
+    assert seal(document) == sealed.get(document), (
+        "claims were added, removed or moved, or one that no notebook computes was changed: if all "
+        "of it is meant, run `make seal`"
+    )
+
+
+if __name__ == "__main__":
+    SEALS.write_text(yaml.safe_dump({key: seal(key) for key in document_keys()}), encoding="utf-8")

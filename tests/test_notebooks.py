@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,14 @@ UNSTEADY = {
     "a duration": r"\b\d+(?:\.\d+)? ?(?:ms|µs|us|seconds)\b",
     "a progress bar": r"\d+%\|",
 }
+
+# What an output may be: all of it is compared when the notebooks are executed again.
+MIME_TYPES = r"text/(plain|html)|application/vnd\.(plotly\.v1|labkit\.[a-z]+)\+json"
+# What of HTML only shows, and cannot act.
+TAGS = set(
+    "a b br caption code dd details div dl dt em figcaption figure i img li ol p pre".split()
+) | set("span strong sub summary sup table tbody td th thead tr u ul".split())
+LINKS = ("href", "src")
 
 each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=name)
 
@@ -51,6 +60,12 @@ def test_errors_are_expected(path: Path):
 
 
 @each_notebook
+def test_an_errors_last_line_is_its_name_and_message(path: Path):
+    errors = [output for output in outputs(path) if output.output_type == "error"]
+    assert [e.traceback for e in errors] == [[f"{e.ename}: {e.evalue}"] for e in errors]
+
+
+@each_notebook
 @pytest.mark.parametrize("what", UNSTEADY)
 def test_outputs_hold_on_any_machine(path: Path, what: str):
     told = [
@@ -64,6 +79,65 @@ def test_outputs_hold_on_any_machine(path: Path, what: str):
 
 def texts(output) -> list[str]:
     return [part for part in output.get("data", {}).values() if isinstance(part, str)]
+
+
+class Acts(HTMLParser):
+    """Find what of an HTML text would run, or ask another host, where the page shows it."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.found: list[str] = []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        given = dict(attributes)
+        acts = tag not in TAGS or any(name.startswith("on") for name in given)
+        leads = any(re.match(r"\s*(\w+:|//)", given.get(name) or "") for name in LINKS)
+        if acts or leads or "url(" in (given.get("style") or ""):
+            self.found.append(self.get_starttag_text())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<script>1</script>",
+        "<SCRIPT src=x.js>",
+        '<b onclick="1">',
+        "<svg/onload=1>",
+        '<a href=" javascript:1">',
+        '<img src="//elsewhere.example/x.png">',
+        '<iframe src="x">',
+        '<div style="background: url(x)">',
+        "<style>@import 'x'</style>",
+    ],
+)
+def test_what_acts_is_found(text: str):
+    assert len(Acts(f"<p>before</p>{text}<p>after").found) == 1
+
+
+@each_notebook
+def test_outputs_only_show(path: Path):
+    for output in outputs(path):
+        assert all(re.fullmatch(MIME_TYPES, mime) for mime in output.get("data", {}))
+        assert not output.get("metadata"), "what is here is compared by no test"
+        assert Acts(output.get("data", {}).get("text/html", "")).found == []
+        figure = output.get("data", {}).get("application/vnd.plotly.v1+json", "")
+        assert not re.search(r"\w+://|javascript:|<[a-z]+ ", str(figure)), (
+            "a figure that leads away"
+        )
+
+
+@each_notebook
+def test_text_only_shows(path: Path):
+    for cell in read(path).cells:
+        if cell.cell_type == "markdown":
+            prose = re.sub(
+                r"^(`{3,}|~{3,}).*?^\1|`+[^`]*`+", "", cell.source, flags=re.DOTALL | re.M
+            )
+            assert Acts(prose).found == []
+        else:
+            assert cell.cell_type == "code", "a raw cell goes into the page unseen"
 
 
 @each_notebook

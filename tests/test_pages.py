@@ -54,6 +54,7 @@ def test_page(name: str, size: str, page: Page, site: str):
     foreign, errors, weight = visit(page, f"{site}/{name}")
     assert not foreign, "asks another host"
     assert not errors, "logs errors"
+    assert page.locator("meta[http-equiv=Content-Security-Policy]").count() == 1
     assert page.locator(".katex-error").count() == 0, "a formula did not render"
     for formula in page.locator("article .math .katex-html").all()[:20]:
         assert formula.bounding_box() is not None, "a formula is not visible"
@@ -141,3 +142,37 @@ def test_figures_follow_the_theme(name: str, page: Page, site: str):
         page.wait_for_timeout(300)
         colours.append(title.first.evaluate("element => getComputedStyle(element).fill"))
     assert colours[0] != colours[1]
+
+
+def test_the_search_finds(page: Page, site: str):
+    foreign, errors, _ = visit(page, f"{site}/search.html?q=mask")
+    assert page.locator("#search-results li").count() > 3
+    assert (foreign, errors) == ([], [])
+
+
+PLANTED = """
+    <script src="https://elsewhere.example/planted.js"></script>
+    <script>document.title = "planted"</script>
+    <svg onload="document.title = 'planted'"></svg>
+    <img alt="" src="https://elsewhere.example/planted.png">
+    <iframe src="https://elsewhere.example/"></iframe>
+""".split("\n")[1:-1]
+
+
+@pytest.mark.parametrize("opened", ["from a server", "as a file"])
+def test_the_policy_refuses_what_is_planted(opened: str, page: Page, site: str):
+    address = f"{site if opened == 'from a server' else HTML.as_uri()}/{PAGES[0]}"
+    source = (HTML / PAGES[0]).read_text(encoding="utf-8")
+    assert "</h1>" in source
+    body = source.replace("</h1>", f"</h1>{''.join(PLANTED)}", 1)
+    # The other host would answer: what keeps the page from it is the policy.
+    page.route("https://elsewhere.example/**", lambda route: route.fulfill(body="planted"))
+    page.route(address, lambda route: route.fulfill(body=body, content_type="text/html"))
+    reached, refused = [], []
+    page.on("response", lambda r: reached.append(r.url) if is_foreign(r.url) else None)
+    page.on("console", lambda m: refused.append(m.text) if m.type == "error" else None)
+    with page.expect_event("console", lambda message: len(refused) == len(PLANTED)):
+        page.goto(address, wait_until="networkidle")
+    assert all("Content Security Policy" in message for message in refused)
+    assert reached == []
+    assert page.title() != "planted"

@@ -18,6 +18,7 @@ from labkit.live.base import page_scripts, style
 
 SCRIPTS = Path(__file__).resolve().parent.parent.parent / "_build" / "live"
 MARK = "live-figure"
+MOUNT = "labkitLive.mount(document.currentScript.parentElement)"
 
 
 class LiveRenderer:
@@ -37,7 +38,7 @@ class LiveRenderer:
         page = (
             f'<figure class="{MARK}" data-name="{escape(name)}">{data.content["html"]}'
             f'<script type="application/json">{state}</script>'
-            "<script>labkitLive.mount(document.currentScript.parentElement)</script></figure>"
+            f"<script>{MOUNT}</script></figure>"
         )
         return [nodes.raw(text=page, format="html", classes=[MARK], live=name)]
 

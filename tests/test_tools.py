@@ -6,6 +6,7 @@ import importlib.util
 import sys
 from pathlib import Path
 from types import ModuleType
+from zipfile import ZipFile
 
 import nbformat
 import pytest
@@ -89,3 +90,31 @@ def test_the_errata_are_the_claims_that_did_not_hold(key: str):
     told = errata.section(document)
     for claim in document:
         assert (f"({claim.anchor}-erratum)=" in told) == (claim.verdict in SHOWN), claim.key
+
+
+def release(folder: Path, tag: str, files: dict[str, str]) -> None:
+    (folder / tag).mkdir(parents=True)
+    with ZipFile(folder / tag / f"book-{tag}.zip", "w") as archive:
+        for name, text in files.items():
+            archive.writestr(name, text)
+
+
+def test_the_site_holds_every_edition_and_leads_to_the_newest(tmp_path: Path):
+    site = load("tools/site.py")
+    for tag in ("v0.9.0", "v0.10.0"):
+        release(tmp_path / "in", tag, {"book/": "", "book/index.html": tag, "book/a/b.html": "b"})
+    assert site.assemble(tmp_path / "in", tmp_path / "out") == ["v0.10.0", "v0.9.0"]
+    assert (tmp_path / "out/v0.9.0/index.html").read_text() == "v0.9.0"
+    assert (tmp_path / "out/v0.10.0/a/b.html").read_text() == "b"
+    assert "url=v0.10.0/index.html" in (tmp_path / "out/index.html").read_text()
+    assert 'href="v0.9.0/index.html"' in (tmp_path / "out/editions.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("tag", "name", "message"),
+    [("latest", "book/x", "such as v1.2.0"), ("v1", "book/../../x", "leads out")],
+)
+def test_a_site_of_odd_releases_is_refused(tmp_path: Path, tag: str, name: str, message: str):
+    release(tmp_path / "in", tag, {name: ""})
+    with pytest.raises(ValueError, match=message):
+        load("tools/site.py").assemble(tmp_path / "in", tmp_path / "out")

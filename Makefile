@@ -15,7 +15,8 @@ STALE = $(shell find $(SHARED) -newer _build/html/index.html 2>/dev/null | head 
 export PATH := $(BIN):$(PATH)
 export PYTHONDONTWRITEBYTECODE := 1
 
-.PHONY: help setup book serve test lint unit notebooks pages colab run stamp lab wheel bench clean diff-setup
+.PHONY: help setup book serve test lint unit notebooks tamper pages colab matrix seal run stamp lab \
+  wheel bench clean diff-setup
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' Makefile
@@ -47,13 +48,14 @@ serve: book ## Build the book and serve it on this machine
 	@echo "Read it at http://127.0.0.1:$(PORT)/ (stop with Ctrl-C)"
 	@$(BIN)/python -m http.server --bind 127.0.0.1 --directory _build/html $(PORT)
 
-test: lint unit notebooks pages colab ## Run every check
+test: lint unit notebooks tamper pages colab ## Run every check
 	@echo "All checks passed."
 
-lint: setup ## Check style: ruff on code and notebooks
+lint: setup ## Check style: ruff on code and notebooks, zizmor on the workflows
 	@echo "== Style"
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
+	@$(BIN)/zizmor --offline --quiet --min-severity medium .github
 
 unit: setup ## Test labkit against PyTorch, the ledger and the notebooks' form
 	@echo "== labkit, ledger, form of the notebooks"
@@ -71,6 +73,16 @@ pages: book ## Open every page, and the labs in JupyterLab, in a real browser
 colab: setup ## Run the labs as Colab would, without anything of ours
 	@echo "== Labs in an environment like Colab's"
 	@$(BIN)/python tests/colab.py
+
+tamper: setup ## Change digits, verdicts and code, and see that each is noticed; ALL=1 for every place
+	@echo "== Tampering"
+	@$(BIN)/python tests/tamper.py $(if $(ALL),--all) $(if $(SEED),--seed $(SEED))
+
+seal: setup ## Accept the ledger's order and its typed rows as they are
+	@$(BIN)/python tests/test_seal.py
+
+matrix: setup ## Execute the notebooks as other machines would; OLDEST=1 with the oldest PyTorch too
+	@$(BIN)/python tools/matrix.py $(if $(OLDEST),--oldest)
 
 run: setup ## Execute NB=path fresh and write it in canonical form
 	@test -n "$(NB)" || { echo "Say which notebook: make run NB=chapters/01_query_key_value.ipynb"; exit 1; }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+from pathlib import Path
 
 import pytest
 from pages import HTML, PHONE, WIDE, is_foreign, overflow, serious, set_theme, widest
@@ -14,6 +15,8 @@ PAGES = sorted(
     for page in HTML.rglob("*.html")
     if "_static" not in page.parts and page != HTML / "index.html"
 )
+# All pages of a folder have the same template around their article.
+ONE_OF_EACH_KIND = {Path(name).parent: name for name in PAGES}.values()
 WITH_MENUS = [name for name in PAGES if '"updatemenus"' in (HTML / name).read_text("utf-8")]
 WITH_FRAMES = [name for name in PAGES if '"frames": [{' in (HTML / name).read_text("utf-8")]
 THEME = "document.documentElement.dataset.theme"
@@ -61,12 +64,27 @@ def test_page(name: str, size: str, page: Page, site: str):
     figures = page.locator("figure.plotly-figure").count()
     assert weight < (FIGURE_PAGE_BYTES if figures else TEXT_PAGE_BYTES), f"{weight} bytes"
     assert overflow(page) <= 0, f"scrolls sideways: {widest(page)}"
-    for theme in ("light", "dark"):
-        set_theme(page, theme)
-        # An article's colours depend on the theme alone and its layout on the size alone, so two of
-        # the four pairs judge it. What stands around it is judged in all four.
-        whole = (size, theme) in (("wide", "light"), ("phone", "dark"))
-        assert serious(page, None if whole else {"exclude": [["article"]]}) == [], theme
+    assert icons_without_a_glyph(page) == [], "add them to ICONS in book/_ext/assets.py"
+    # Colours depend on the theme alone, the layout on the size alone: two of four pairs judge both.
+    set_theme(page, "light" if size == "wide" else "dark")
+    assert serious(page) == []
+
+
+def icons_without_a_glyph(page: Page) -> list[str]:
+    return page.evaluate(
+        """[...document.querySelectorAll(".fa-solid, .fas, .fa")]
+        .filter(e => ["none", "normal"].includes(getComputedStyle(e, "::before").content))
+        .map(e => e.className)"""
+    )
+
+
+@pytest.mark.parametrize(("size", "theme"), [("wide", "dark"), ("phone", "light")])
+@pytest.mark.parametrize("name", ONE_OF_EACH_KIND)
+def test_what_stands_around_an_article(name: str, size: str, theme: str, page: Page, site: str):
+    page.set_viewport_size(SIZES[size])
+    visit(page, f"{site}/{name}")
+    set_theme(page, theme)
+    assert serious(page, {"exclude": [["article"]]}) == []
 
 
 @pytest.mark.parametrize("name", WITH_MENUS)
@@ -118,17 +136,6 @@ def test_frames_take_the_keyboard_and_rest(name: str, page: Page, site: str):
     page.emulate_media(reduced_motion="reduce")
     assert not button.is_visible(), "offers motion to who asked for none"
     assert slider.is_visible()
-
-
-@pytest.mark.parametrize("name", PAGES)
-def test_icons_are_in_the_font(name: str, page: Page, site: str):
-    page.goto(f"{site}/{name}")
-    missing = page.evaluate(
-        """[...document.querySelectorAll(".fa-solid, .fas, .fa")]
-        .filter(e => ["none", "normal"].includes(getComputedStyle(e, "::before").content))
-        .map(e => e.className)"""
-    )
-    assert missing == [], "add them to ICONS in book/_ext/assets.py"
 
 
 @pytest.mark.parametrize("name", [name for name in PAGES if name.startswith("chapters/")])

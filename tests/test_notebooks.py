@@ -10,6 +10,8 @@ import pytest
 import yaml
 from notebooks import NOTEBOOKS, ROOT, code_cells, name, outputs, read
 
+CHAPTERS = [path for path in NOTEBOOKS if path.parent.name == "chapters"]
+REASON = r"</summary>\s*(Right|No)[.,] \S.*?</details>"
 MAX_BYTES = 300_000
 # What differs from machine to machine, or from run to run.
 UNSTEADY = {
@@ -138,6 +140,17 @@ def test_text_only_shows(path: Path):
             assert Acts(prose).found == []
         else:
             assert cell.cell_type == "code", "a raw cell goes into the page unseen"
+
+
+@pytest.mark.parametrize("path", CHAPTERS, ids=name)
+def test_a_quiz_has_reasons_and_one_right_answer_a_question(path: Path):
+    text = "\n".join(cell.source for cell in read(path).cells if cell.cell_type == "markdown")
+    questions = re.findall(r'<div class="quiz".*?</div>', text, re.DOTALL)
+    assert 2 <= len(questions) <= 3
+    for question in questions:
+        reasons = re.findall(REASON, question, re.DOTALL)
+        assert len(reasons) == question.count("<details>") >= 3
+        assert reasons.count("Right") == 1
 
 
 @each_notebook

@@ -15,8 +15,16 @@ import torch.nn.functional as F
 from test_tools import load
 from traitlets import TraitError
 
-from labkit import MultiHeadAttention, causal_mask, counting, ledger, live
-from labkit.live import base, mask_painter, saturation
+from labkit import (
+    MultiHeadAttention,
+    causal_mask,
+    counting,
+    ledger,
+    live,
+    merge_heads,
+    split_heads,
+)
+from labkit.live import base, mask_painter, saturation, split_and_merge
 
 SHARED_BYTES, FIGURE_BYTES = 40_000, 30_000
 
@@ -82,6 +90,7 @@ def test_the_scripts_are_light():
         (live.MaskPainter, "mask", [[True] * 5] * 4, "mask must be 5 rows of 5 flags.* got"),
         (live.MaskPainter, "mask", [[1] * 5] * 5, "each True or False; got"),
         (live.MaskPainter, "method", "fill", "method must be one of .* got 'fill'"),
+        (live.SplitAndMerge, "h", 4, r"h must be one of \[1, 2, 3\]; got 4"),
         (live.SelfAndCross, "source", 7, r"source must be one of \[1, 2, 3, 4, 5, 6\]; got 7"),
         (live.SelfAndCross, "keys_from", "both", "keys_from must be one of .* got 'both'"),
         (live.OutputProjection, "W_O", [[1, 2], [3, 4]], "W_O must be 4 rows of 4 numbers"),
@@ -249,6 +258,50 @@ def test_a_model_is_a_state_and_its_products_catch_up_at_twice_its_width(model: 
     lengths = figure.options["n"]
     shares = figure.values()["share of the products, by length"]
     assert [share >= 0.5 for share in shares] == [length >= 2 * d_model for length in lengths]
+
+
+@pytest.mark.parametrize("h", [1, 2, 3])
+def test_the_right_walk_is_split_attend_and_merge(h: int):
+    start, *_, attended, _, joined = (
+        torch.tensor(live.SplitAndMerge(h=h, step=step).values()["right"]) for step in range(6)
+    )
+    heads = split_heads(start, h)
+    zeros = torch.zeros_like(heads)
+    expected = F.scaled_dot_product_attention(zeros, zeros, heads, is_causal=True)
+    torch.testing.assert_close(attended.view_as(expected), expected)
+    torch.testing.assert_close(joined, merge_heads(expected))
+
+
+def test_the_wrong_walks_are_those_of_the_chapter():
+    x = torch.tensor(live.SplitAndMerge().values()["right"])
+    n, h = len(x), 2
+
+    def causal(x: torch.Tensor) -> torch.Tensor:
+        zeros = torch.zeros_like(x)
+        return F.scaled_dot_product_attention(zeros, zeros, x, is_causal=True)
+
+    expected = {
+        "straight into heads": merge_heads(causal(x.view(h, n, -1))),
+        "never moved": causal(x.view(n, h, -1)).view_as(x),
+        "not moved back": causal(split_heads(x, h)).reshape(x.shape),
+    }
+    for mistake, ends in expected.items():
+        found = live.SplitAndMerge(h=h, step=5, mistake=mistake).values()
+        torch.testing.assert_close(torch.tensor(found["wrong"]), ends)
+
+
+def test_a_share_of_the_future_is_one_of_a_later_token():
+    for mistake in split_and_merge.MISTAKES:
+        for layout in split_and_merge.walk(2, mistake):
+            numbers, *shares = layout.parts.transpose(1, 1 + layout.tokens)
+            torch.testing.assert_close(sum(shares), torch.ones_like(numbers))
+            late = {
+                index
+                for token, held in enumerate(shares)
+                for index in map(tuple, held.nonzero().tolist())
+                if token > index[0]
+            }
+            assert split_and_merge.from_future(layout) == len(late)
 
 
 def test_a_module_that_the_page_cannot_run_is_named(tmp_path, monkeypatch):

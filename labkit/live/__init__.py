@@ -10,8 +10,17 @@ from labkit.live.mask_painter import MaskPainter
 from labkit.live.output_projection import OutputProjection
 from labkit.live.saturation import Saturation
 from labkit.live.self_and_cross import SelfAndCross
+from labkit.live.split_and_merge import SplitAndMerge
 
-FIGURES = (AttentionByHand, LayerCost, MaskPainter, OutputProjection, Saturation, SelfAndCross)
+FIGURES = (
+    AttentionByHand,
+    LayerCost,
+    MaskPainter,
+    OutputProjection,
+    Saturation,
+    SelfAndCross,
+    SplitAndMerge,
+)
 
 __all__ = [
     "FIGURES",
@@ -23,4 +32,5 @@ __all__ = [
     "OutputProjection",
     "Saturation",
     "SelfAndCross",
+    "SplitAndMerge",
 ]

@@ -211,7 +211,13 @@ def names(axis: str | Sequence[str], count: int) -> list[str]:
 @cache
 def style() -> str:
     """Give the style sheet of all live figures, in the colours of the other figures."""
-    colours = f"--live-blue: {figures.BLUE}; --live-orange: {figures.ORANGE};"
+    named = {
+        "blue": figures.BLUE,
+        "orange": figures.ORANGE,
+        "green": figures.GREEN,
+        "pink": figures.PINK,
+    }
+    colours = " ".join(f"--live-{name}: {colour};" for name, colour in named.items())
     return f".live {{ {colours} }}\n{(HERE / 'live.css').read_text(encoding='utf-8')}"
 
 

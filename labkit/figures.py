@@ -161,25 +161,6 @@ def lines(
     return figure(traces, title=title, alt=alt, **(defaults | layout))
 
 
-def menu(name: str, choices: dict[str, dict[str, Any]], **place: Any) -> dict[str, Any]:
-    """Make a menu for a figure's ``updatemenus``. The page shows it as a list that takes the
-    keyboard.
-
-    choices : for each entry, the trace properties that it sets, as plotly's restyle takes them
-    place : where plotly puts the menu, such as ``x=1, xanchor="right"``
-    """
-    buttons = [
-        {
-            "label": label,
-            "method": "restyle",
-            "args": [{key: tidy(part) for key, part in change.items()}],
-        }
-        for label, change in choices.items()
-    ]
-    above = {"x": 0, "xanchor": "left", "y": 1, "yanchor": "bottom", "pad": {"b": 4}}
-    return {"name": name, "type": "dropdown", "buttons": buttons, **(above | place)}
-
-
 def animation(
     frames: dict[str, Sequence[Any]],
     *,

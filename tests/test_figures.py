@@ -18,17 +18,6 @@ def test_the_text_alternative_is_kept():
     assert drawn.layout.meta["alt"] == "what it shows"
 
 
-def test_a_menu_sets_what_its_choices_say():
-    choices = {"first": {"visible": [True, False]}, "second": {"z": [torch.tensor([[1 / 3]])]}}
-    made = figures.menu("Which", choices, x=1)
-    drawn = figures.figure([], title="t", alt="a", updatemenus=[made]).to_dict()
-    (kept,) = drawn["layout"]["updatemenus"]
-    assert (kept["name"], kept["x"]) == ("Which", 1)
-    assert [button["label"] for button in kept["buttons"]] == ["first", "second"]
-    assert kept["buttons"][0]["args"] == [{"visible": [True, False]}]
-    assert kept["buttons"][1]["args"] == [{"z": [[[0.333]]]}]
-
-
 def test_boxes_place_quantiles_and_marks():
     sample = torch.linspace(0, 1, 101)
     drawn = figures.boxes(

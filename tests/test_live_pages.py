@@ -91,8 +91,8 @@ REACH = """figure => {
   active.dataset.reached = getComputedStyle(active).outlineStyle;
   return active.closest(".live-matrix") && active.type === "button" ? "grid" : "control";
 }"""
-# Right along a row, back and down to the next: through a grid of at most six by six.
-WALK = [["ArrowRight"] * 5 + ["ArrowLeft"] * 5 + ["ArrowDown"]] * 6
+# Right along a row, back and down to the next: through a grid of at most six rows by twelve.
+WALK = [["ArrowRight"] * 11 + ["ArrowLeft"] * 11 + ["ArrowDown"]] * 6
 
 # Give every control a new value in turn, and take the time until the page is laid out again.
 TIME_FRAMES = """figure => {
@@ -384,3 +384,23 @@ def test_a_mask_is_painted_with_the_mouse(page: Page, site: str):
     at(4, 1).click()
     painted[4][0] = not painted[4][0]
     assert read_state(shown, "mask_painter")["mask"] == painted
+
+
+def test_heads_are_sorted_and_tokens_chosen_with_the_mouse(page: Page, site: str):
+    shown = open_figure(page, site, "head_viewer")
+    shown.locator('[data-trait="score"]').select_option(label="previous token")
+    shown.locator('[data-trait="by_score"]').check()
+    heads = shown.locator(".live-heads button")
+    told = heads.evaluate_all("heads => heads.map(head => head.ariaLabel)")
+    scores = [float(text.split(": score ")[1]) for text in told]
+    assert scores == sorted(scores, reverse=True)
+    heads.first.click()
+    shown.locator(".live-large svg").first.get_by_text("agent").first.click()
+    shown.locator(".live-large svg").first.get_by_text("[SEP]").last.click()
+    state = read_state(shown, "head_viewer")
+    assert (state["layer"], state["head"], state["query"], state["key"]) == (0, 2, 2, 10)
+    shown.locator(".live-large rect").nth(3 * 11 + 4).click()
+    state = read_state(shown, "head_viewer")
+    assert (state["query"], state["key"]) == (3, 4)
+    weight = live.HeadViewer(**state).values()["weights"][3][4]
+    assert f"From “merged” it gives {weight:.2f} to “the”" in shown.inner_text()

@@ -17,7 +17,6 @@ PAGES = sorted(
 )
 # All pages of a folder have the same template around their article.
 ONE_OF_EACH_KIND = {Path(name).parent: name for name in PAGES}.values()
-WITH_MENUS = [name for name in PAGES if '"updatemenus"' in (HTML / name).read_text("utf-8")]
 WITH_FRAMES = [name for name in PAGES if '"frames": [{' in (HTML / name).read_text("utf-8")]
 THEME = "document.documentElement.dataset.theme"
 SIZES = {"wide": WIDE, "phone": PHONE}
@@ -85,24 +84,6 @@ def test_what_stands_around_an_article(name: str, size: str, theme: str, page: P
     visit(page, f"{site}/{name}")
     set_theme(page, theme)
     assert serious(page, {"exclude": [["article"]]}) == []
-
-
-@pytest.mark.parametrize("name", WITH_MENUS)
-def test_menus_take_the_keyboard(name: str, page: Page, site: str):
-    visit(page, f"{site}/{name}")
-    figure = page.locator("figure.plotly-figure", has=page.locator("select")).first
-    drawing = figure.locator(".plotly-figure-drawing")
-    drawn = "drawing => JSON.stringify(drawing.data)"
-    for select in figure.locator("select").all():
-        assert select.evaluate("select => select.labels[0].firstChild.textContent.trim()")
-        before = drawing.evaluate(drawn)
-        select.focus()
-        page.keyboard.press("ArrowDown")
-        after = drawing.evaluate(drawn)
-        assert after != before, "a choice changes nothing"
-        set_theme(page, "dark" if page.evaluate(THEME) == "light" else "light")
-        page.wait_for_timeout(200)
-        assert drawing.evaluate(drawn) == after, "a choice is lost with the theme"
 
 
 @pytest.mark.parametrize("name", WITH_FRAMES)

@@ -15,29 +15,10 @@ function themed(layout) {
   return result;
 }
 
-function choose(drawing, menu, select) {
-  return Plotly.update(drawing, ...menu.buttons[select.selectedIndex].args);
-}
-
-// Plotly's own menus take no keyboard: each becomes a select above the drawing.
-function selects(drawing, menus) {
-  const there = [...drawing.parentElement.querySelectorAll("select")];
-  if (there.length) return there;
-  return menus.map((menu) => {
-    const label = document.createElement("label");
-    const select = document.createElement("select");
-    label.append(menu.name, select);
-    select.append(...menu.buttons.map((button) => new Option(button.label)));
-    select.addEventListener("change", () => choose(drawing, menu, select));
-    drawing.before(label);
-    return select;
-  });
-}
-
 const FRAME_MILLISECONDS = 600;
 
-// Nor does plotly's slider: frames get a slider and a button below the drawing. Nothing moves
-// unasked. Returns what shows the chosen frame.
+// Plotly's own slider takes no keyboard: frames get a slider and a button below the drawing.
+// Nothing moves unasked. Returns what shows the chosen frame.
 function player(drawing, frames) {
   const [button, slider, name] = ["button", "input", "output"].map((tag) => document.createElement(tag));
   const last = frames.length - 1;
@@ -82,14 +63,10 @@ const players = new Map();
 
 async function draw(figure) {
   const { data, layout, frames } = JSON.parse(figure.querySelector("script").textContent);
-  const { updatemenus: menus = [], sliders, ...rest } = layout;
+  const { sliders, ...rest } = layout;
   const drawing = figure.querySelector(".plotly-figure-drawing");
-  // Plotly's menus want room above the plot; these do not.
-  if (menus.length) rest.margin = { ...rest.margin, t: 60 };
   const options = { responsive: true, displayModeBar: false };
-  const chosen = selects(drawing, menus);
   await Plotly.react(drawing, { data, layout: themed(rest), config: options, frames });
-  for (const [i, menu] of menus.entries()) await choose(drawing, menu, chosen[i]);
   if (!frames) return;
   if (!players.has(figure)) players.set(figure, player(drawing, frames));
   await players.get(figure)();

@@ -1,0 +1,298 @@
+import {
+  View, buttonGrid, choice, counter, element, row, show, spoken, toggle, write,
+} from "./shared.js";
+
+const STEPS = 255;
+const [SIDE, LETTER, GAP] = [320, 7.5, 130]; // of a drawing, in its own units
+const FAINT = 0.02; // a weight that is not drawn
+
+function decode(text) {
+  return Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+}
+
+const sum = (numbers) => numbers.reduce((total, x) => total + x, 0);
+const mean = (numbers) => sum(numbers) / numbers.length;
+const bits = (line) => -sum(line.map((p) => (p > 0 ? p * Math.log2(p) : 0)));
+
+// Weights that lie a number of places after the query.
+const beside = (weights, offset) =>
+  weights.flatMap((line, i) => (i + offset in line ? [line[i + offset]] : []));
+
+const SCORES = {
+  "previous token": (weights) => mean(beside(weights, -1)),
+  "next token": (weights) => mean(beside(weights, 1)),
+  itself: (weights) => mean(beside(weights, 0)),
+  "chosen key": (weights, query, key) => mean(weights.map((line) => line[key])),
+  "query to key": (weights, query, key) => weights[query][key],
+  entropy: (weights) => mean(weights.map(bits)),
+};
+
+// ---------------------------------------------------------------- parts
+
+function drawing(tag, attributes = {}, ...children) {
+  const made = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  made.append(...children);
+  return made;
+}
+
+// A list of texts of which one is chosen by its place.
+function pick(view, trait, { label, texts, follow = [], choose }) {
+  const select = element("select", { "data-trait": trait });
+  select.addEventListener("change", () => choose(select.selectedIndex));
+  let known = "";
+  view.follow([trait, ...follow], () => {
+    const now = texts();
+    if (JSON.stringify(now) !== known) {
+      known = JSON.stringify(now);
+      select.replaceChildren(...now.map((text, i) => element("option", { value: i }, text)));
+    }
+    select.selectedIndex = view.get(trait);
+  });
+  return element("label", { class: "live-control" }, label, select);
+}
+
+// A map of n by n bytes as an image that masks a colour, so that the colour can follow the theme.
+function maskOf(bytes, n) {
+  const canvas = element("canvas", { width: n, height: n });
+  const pixels = new ImageData(n, n);
+  bytes.forEach((step, i) => {
+    pixels.data[4 * i + 3] = step;
+  });
+  canvas.getContext("2d").putImageData(pixels, 0, 0);
+  return `url(${canvas.toDataURL()})`;
+}
+
+// All heads as small maps, which are buttons.
+function overview([layers, h], choose) {
+  const blank = (count) => new Array(count).fill("");
+  const { node, buttons } = buttonGrid({
+    label: "All heads",
+    rows: blank(layers),
+    columns: blank(h),
+    press: (i, j) => choose(shown[i * h + j]),
+  });
+  let shown = [];
+  const cells = buttons.flat().map((made) => {
+    const [map, place, score] = ["i", "span", "span"].map((tag) => element(tag));
+    made.append(map, place, score);
+    return { made, map, place, score };
+  });
+  node.classList.add("live-heads");
+  return {
+    node,
+    // Heads in the order in which they are to stand, each with its bytes, place and score.
+    draw(heads, n, chosen) {
+      heads.forEach((one, at) => {
+        const { made, map, place, score } = cells[at];
+        if (made.dataset.drawn !== one.id) {
+          made.dataset.drawn = one.id;
+          one.mask ??= maskOf(one.bytes, n);
+          map.style.maskImage = one.mask;
+        }
+        write(place, `${one.layer}, ${one.head}`);
+        write(score, show(one.score, 2));
+        made.setAttribute("aria-pressed", one === chosen);
+        made.setAttribute(
+          "aria-label",
+          `layer ${one.layer}, head ${one.head}: score ${show(one.score, 2)}`,
+        );
+      });
+      shown = heads;
+    },
+  };
+}
+
+// A row of tokens, level or upright, of which one is marked.
+function labels(tokens, place) {
+  return tokens.map((token, i) => drawing("text", place(i), token));
+}
+
+function mark(texts, chosen) {
+  texts.forEach((text, i) => text.classList.toggle("live-chosen", i === chosen));
+}
+
+// Lines from the queries on the left to the keys on the right.
+function lineDrawing(tokens, room, select) {
+  const wide = 2 * room + GAP;
+  const level = (i) => (SIDE * (i + 0.5)) / tokens.length;
+  const left = labels(tokens, (i) => ({ x: room - 6, y: level(i) + 4, "text-anchor": "end" }));
+  const right = labels(tokens, (i) => ({ x: room + GAP + 6, y: level(i) + 4 }));
+  const ends = { x1: room, x2: room + GAP };
+  const lines = tokens.map((_, i) =>
+    tokens.map((__, j) => drawing("line", { ...ends, y1: level(i), y2: level(j) })),
+  );
+  left.forEach((text, i) => text.addEventListener("click", () => select("query", i)));
+  right.forEach((text, j) => text.addEventListener("click", () => select("key", j)));
+  const size = { viewBox: `0 0 ${wide} ${SIDE}`, width: wide, height: SIDE };
+  return {
+    node: drawing("svg", { ...size, role: "img" }, ...lines.flat(), ...left, ...right),
+    draw(weights, query, key) {
+      lines.forEach((line, i) =>
+        line.forEach((one, j) => {
+          const x = weights[i][j];
+          one.setAttribute("stroke-opacity", x < FAINT ? 0 : i === query ? x : x / 2);
+          one.setAttribute("class", i === query ? "live-asking" : "");
+        }),
+      );
+      mark(left, query);
+      mark(right, key);
+    },
+  };
+}
+
+// The weights as a map.
+function mapDrawing(tokens, room, select) {
+  const wide = room + SIDE;
+  const step = SIDE / tokens.length;
+  const start = (i) => room + step * i;
+  const line = (i) => start(i) + step / 2 + 4;
+  const left = labels(tokens, (i) => ({ x: room - 6, y: line(i), "text-anchor": "end" }));
+  const top = labels(tokens, (j) => ({ transform: `translate(${line(j)} ${room - 6}) rotate(-90)` }));
+  const square = { width: step - 1, height: step - 1 };
+  const cells = tokens.map((_, i) =>
+    tokens.map((__, j) => drawing("rect", { x: start(j), y: start(i), ...square })),
+  );
+  cells.forEach((across, i) =>
+    across.forEach((cell, j) =>
+      cell.addEventListener("click", () => {
+        select("query", i);
+        select("key", j);
+      }),
+    ),
+  );
+  const size = { viewBox: `0 0 ${wide} ${wide}`, width: wide, height: wide };
+  return {
+    node: drawing("svg", { ...size, role: "img" }, ...cells.flat(), ...left, ...top),
+    draw(weights, query, key) {
+      cells.forEach((across, i) =>
+        across.forEach((cell, j) => {
+          cell.setAttribute("fill-opacity", weights[i][j]);
+          cell.classList.toggle("live-chosen", i === query && j === key);
+        }),
+      );
+      mark(left, query);
+      mark(top, key);
+    },
+  };
+}
+
+// ---------------------------------------------------------------- the figure
+
+function render({ model, el }) {
+  const view = new View({ model, el });
+  const { shape, sentences } = view.get("stored");
+  const lengths = sentences.map(({ tokens }) => tokens.length);
+  const longest = Math.max(...sentences.flatMap(({ tokens }) => tokens.map((one) => one.length)));
+  const room = LETTER * longest + 12;
+  const read = new Map();
+  const tokensNow = () => sentences[view.get("sentence")].tokens;
+  const numbered = () => tokensNow().map((token, i) => `${i + 1} ${token}`);
+
+  // The heads of a sentence, decoded once.
+  function headsOf(sentence) {
+    if (read.has(sentence)) return read.get(sentence);
+    const n = lengths[sentence];
+    const bytes = decode(sentences[sentence].weights);
+    const heads = Array.from({ length: shape[0] * shape[1] }, (_, at) => {
+      const own = bytes.subarray(at * n * n, (at + 1) * n * n);
+      const weights = Array.from({ length: n }, (__, i) =>
+        Array.from(own.subarray(i * n, (i + 1) * n), (step) => step / STEPS),
+      );
+      const [layer, head] = [Math.floor(at / shape[1]), at % shape[1]];
+      return { id: `${sentence} ${at}`, layer, head, bytes: own, weights };
+    });
+    read.set(sentence, heads);
+    return heads;
+  }
+
+  function chooseHead({ layer, head }) {
+    view.set("layer", layer);
+    view.set("head", head);
+  }
+
+  // A shorter sentence has no token at the old place: leave that first.
+  function chooseSentence(sentence) {
+    for (const trait of ["query", "key"]) {
+      view.set(trait, Math.min(view.get(trait), lengths[sentence] - 1));
+    }
+    view.set("sentence", sentence);
+  }
+
+  const all = overview(shape, chooseHead);
+  const large = element("div", { class: "live-row live-large" });
+  const told = spoken();
+  const select = (trait, i) => view.set(trait, i);
+  let drawn = null;
+  let parts = [];
+
+  function draw() {
+    const sentence = view.get("sentence");
+    const tokens = tokensNow();
+    // While Python changes the sentence, a place may belong to another one.
+    const [query, key] = ["query", "key"].map((t) => Math.min(view.get(t), tokens.length - 1));
+    const heads = headsOf(sentence);
+    const score = SCORES[view.get("score")];
+    for (const one of heads) one.score = score(one.weights, query, key);
+    const ranked = [...heads].sort((a, b) => b.score - a.score);
+    const chosen = heads[view.get("layer") * shape[1] + view.get("head")];
+    if (drawn !== sentence) {
+      drawn = sentence;
+      parts = [lineDrawing, mapDrawing].map((make) => make(tokens, room, select));
+      large.replaceChildren(...parts.map(({ node }) => node));
+    }
+    all.draw(view.get("by_score") ? ranked : heads, tokens.length, chosen);
+    const [from, to] = [tokens[query], tokens[key]];
+    const line = chosen.weights[query];
+    const best = line.indexOf(Math.max(...line));
+    const place = `Head (${chosen.layer}, ${chosen.head})`;
+    for (const { draw: redraw, node } of parts) {
+      redraw(chosen.weights, query, key);
+      node.setAttribute("aria-label", `${place} on: ${tokens.join(" ")}`);
+    }
+    told.say(
+      `${place} scores ${show(chosen.score, 2)}, place ${ranked.indexOf(chosen) + 1} of ` +
+        `${heads.length}. From “${from}” it gives ${show(line[key], 2)} to “${to}”, ` +
+        `and most, ${show(line[best], 2)}, to “${tokens[best]}”.`,
+    );
+    view.values({
+      weights: chosen.weights,
+      scores: Array.from({ length: shape[0] }, (_, i) =>
+        heads.slice(i * shape[1], (i + 1) * shape[1]).map((one) => one.score),
+      ),
+    });
+  }
+
+  view.add(
+    row(
+      pick(view, "sentence", {
+        label: "Sentence",
+        texts: () => sentences.map(({ text }) => text),
+        choose: chooseSentence,
+      }),
+    ),
+    row(
+      choice(view, "score", { label: "Score" }),
+      toggle(view, "by_score", { label: "Sort by it" }),
+      counter(view, "layer", { label: "Layer" }),
+      counter(view, "head", { label: "Head" }),
+    ),
+    all.node,
+    row(
+      ...["query", "key"].map((trait) =>
+        pick(view, trait, {
+          label: { query: "From", key: "To" }[trait],
+          texts: numbered,
+          follow: ["sentence"],
+          choose: (i) => select(trait, i),
+        }),
+      ),
+    ),
+    told.node,
+    large,
+  );
+  view.follow(["sentence", "layer", "head", "query", "key", "score", "by_score"], draw);
+  return view.close;
+}
+
+export default { render };

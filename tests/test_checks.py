@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 import torch
-from answers import Exercise, counting, masking, multi_head, scaling
+from answers import Exercise, counting, masking, multi_head, output_projection, scaling
 
 from labkit.checks import NotYet, Wrong, guard
 
 EXERCISES = [
     value
-    for module in (scaling, masking, multi_head, counting)
+    for module in (scaling, masking, multi_head, output_projection, counting)
     for value in vars(module).values()
     if isinstance(value, Exercise)
 ]
@@ -277,7 +277,7 @@ def test_the_share_caught(capsys: pytest.CaptureFixture):
         caught = sum(message is not None for message in told)
         all_caught, all_wrong = all_caught + caught, all_wrong + len(told)
         right = f"{len(exercise.right)} right answers"
-        rows.append(f"  {exercise.name:24} {right}, wrong ones caught: {caught} of {len(told)}")
+        rows.append(f"  {exercise.name:31} {right}, wrong ones caught: {caught} of {len(told)}")
     with capsys.disabled():
         print("\nChecks of the labs", *rows, sep="\n")
         print(

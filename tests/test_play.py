@@ -9,7 +9,16 @@ import pytest
 import torch
 
 from labkit import counting as reference
-from labkit.play import PLOTLY, VIEW, counting, masking, multi_head, scaling, written
+from labkit.play import (
+    PLOTLY,
+    VIEW,
+    counting,
+    masking,
+    multi_head,
+    output_projection,
+    scaling,
+    written,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -101,6 +110,41 @@ def test_two_wrong_views_hide_each_others_leak():
     assert "hears from: 0 of 6 pairs" in bench.alt
     assert "from PyTorch's layer: 0.00" not in bench.alt
     assert all(x == 0 for row in bench.figure.data[0].z[2:] for x in row[:2]), "half is not heard"
+
+
+@pytest.mark.parametrize(
+    ("h", "d_v", "shared", "floor"),
+    [
+        (4, 2, "nothing", 0.0),
+        (4, 2, "W_Q, W_K", 0.0),
+        (4, 2, "W_Q, W_K, W_V", 0.75),
+        (1, 2, "nothing", 0.75),
+        (1, 8, "nothing", 0.0),
+    ],
+)
+def test_training_ends_on_the_floor_that_the_directions_set(
+    h: int, d_v: int, shared: str, floor: float
+):
+    figure = output_projection.draw(h, d_v, shared, seed=0)
+    assert floor - 0.01 <= figure.data[0].y[-1] < floor + 0.05
+    assert figure.layout.shapes[0].y0 == floor
+    assert f"below {floor:.2f}, the dotted line" in figure.layout.meta["alt"]
+
+
+def test_the_copying_task_asks_for_the_token_before():
+    x, y = output_projection.copying(3)
+    assert torch.equal(y[:, 1:], x[:, :-1, :8])
+    assert torch.equal(y[:, 0], x[:, -1, :8])
+    assert torch.equal(x[1, :, 8:], torch.eye(4))
+
+
+def test_training_leaves_the_learners_numbers_and_threads_alone():
+    torch.manual_seed(5)
+    expected, threads = torch.rand(3), torch.get_num_threads()
+    torch.manual_seed(5)
+    output_projection.train(1, 2, "nothing", seed=1)
+    assert torch.equal(torch.rand(3), expected)
+    assert torch.get_num_threads() == threads
 
 
 def test_several_changes_are_drawn_once():

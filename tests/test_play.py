@@ -9,10 +9,12 @@ import pytest
 import torch
 
 from labkit import counting as reference
+from labkit.encoder import load_encoder
 from labkit.play import (
     PLOTLY,
     VIEW,
     counting,
+    heads,
     masking,
     multi_head,
     output_projection,
@@ -204,3 +206,45 @@ def test_the_calculator_adds_up():
 )
 def test_numbers_are_told_with_a_prefix(amount: float, words: str):
     assert counting.told(amount) == words
+
+
+def weights_of(sentence: str, layer: int, head: int) -> torch.Tensor:
+    return load_encoder().encode([sentence]).sentence(0)[1][layer, head]
+
+
+def test_the_shown_head_is_the_chosen_one():
+    reader = heads.reader()
+    reader.controls["layer"].value, reader.controls["head"].value = 0, 2
+    reader.controls["sentence"].value = "She lost her keys."
+    shown = torch.tensor(reader.figure.data[0].z)
+    assert torch.allclose(shown, weights_of("She lost her keys.", 0, 2), atol=0.006)
+    assert reader.figure.data[0].y[2] == "2 lost"
+    assert "Head (0, 2), on average over the tokens: 1.00 to the token before" in reader.alt
+    assert "keeps a cosine of 1.000" in reader.alt
+
+
+def test_the_largest_weight_between_words_is_told():
+    A = weights_of(heads.FIRST, 3, 1)
+    told = f"Its largest weight between words: {A[1:-1, 1:-1].max():.2f} from it to animal."
+    assert told in heads.reader().alt
+
+
+@pytest.mark.parametrize("silenced", heads.SILENT)
+def test_silencing_turns_the_vector_but_not_what_a_layer_reads(silenced: str):
+    reader = heads.reader()
+    before = reader.figure.data[0].z
+    reader.controls["silenced"].value = silenced
+    assert f"Silenced: {silenced}." in reader.alt
+    assert ("cosine of 1.000" in reader.alt) == (silenced == "nothing")
+    same = reader.figure.data[0].z == before
+    assert same == (silenced != "all heads of earlier layers")
+
+
+@pytest.mark.parametrize(("sentence", "told"), [(" ", "a word"), ("very " * 60, "40 tokens")])
+def test_a_sentence_that_cannot_be_shown_is_told(sentence: str, told: str):
+    reader = heads.reader()
+    reader.controls["sentence"].value = sentence
+    assert reader.alt.startswith("Nothing to show: ")
+    assert told in reader.alt
+    reader.controls["sentence"].value = "Rain fell."
+    assert reader.alt.startswith("Head (3, 1)")

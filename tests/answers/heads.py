@@ -1,0 +1,514 @@
+"""Answers to lab 6."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+
+import torch
+
+from answers import Exercise
+from labkit import heads as reference
+from labkit.checks import heads
+from labkit.encoder import load_encoder
+
+# The average weight on a relation
+score = Exercise(heads.score)
+
+
+def on_related(weights, relation):
+    """Give each query's weight on its related keys: (h, n_q)."""
+    return (weights * relation).sum(dim=-1)
+
+
+def score_by_loop(weights, relation):
+    out = []
+    for A in weights:
+        given = [A[i, relation[i]].sum() for i in range(len(relation)) if relation[i].any()]
+        out.append(sum(given) / len(given))
+    return torch.stack(out)
+
+
+score.accept("loop", score_by_loop)
+score.accept("labkit", reference.relation_score)
+score.accept(
+    "einsum, float64",
+    lambda A, r: torch.einsum("hij,ij->h", A.double(), r.double()) / r.any(dim=1).sum(),
+)
+score.accept(
+    "rows without a related key left out", lambda A, r: on_related(A, r)[:, r.any(1)].mean(-1)
+)
+
+score.reject("over all queries", "divides by all queries", lambda A, r: on_related(A, r).mean(-1))
+score.reject("a sum", "that is a sum", lambda A, r: on_related(A, r).sum(-1))
+score.reject(
+    "over related pairs",
+    "not over queries",
+    lambda A, r: on_related(A, r).sum(-1) / r.sum(),
+)
+score.reject("over all pairs", "came", lambda A, r: (A * r).mean(dim=(1, 2)))
+score.reject("transposed", "from key to query", lambda A, r: score_by_loop(A, r.T))
+score.reject(
+    "one number for all heads",
+    "one number for all",
+    lambda A, r: score_by_loop(A, r).mean().expand(len(A)),
+)
+score.reject("a single number", "shape", lambda A, r: score_by_loop(A, r).mean())
+score.reject("each query", "shape", on_related)
+score.reject("largest weight", "came", lambda A, r: (A * r).amax(-1).sum(-1) / r.any(1).sum())
+score.reject(
+    "how often it is the first choice",
+    "came",
+    lambda A, r: (A * r).amax(-1).eq(A.amax(-1)).float()[:, r.any(1)].mean(-1),
+)
+score.reject("all weight", "came", lambda A, r: A.sum(-1).mean(-1))
+score.reject("related to nothing", "came", lambda A, r: on_related(A, ~r)[:, r.any(1)].mean(-1))
+score.reject("diagonal", "came", lambda A, r: A.diagonal(dim1=1, dim2=2).mean(-1))
+score.reject("first head only", "shape|came", lambda A, r: score_by_loop(A[:1], r))
+score.reject(
+    "NaN without a related key",
+    "NaN",
+    lambda A, r: (on_related(A, r) / r.any(1)).mean(-1),
+)
+
+# Two relations
+relations = Exercise(heads.relations)
+MARKS = list(".,;:?!")
+
+
+def previous_of(tokens):
+    return torch.ones(len(tokens) - 1).diag(-1).bool()
+
+
+def marks_of(tokens, marks=MARKS):
+    return torch.tensor([token in marks for token in tokens]).expand(len(tokens), len(tokens))
+
+
+def relations_by_loop(tokens):
+    n = len(tokens)
+    previous, delimiters = (torch.zeros(n, n, dtype=torch.bool) for _ in range(2))
+    for i in range(n):
+        for j in range(n):
+            previous[i, j] = j + 1 == i
+            delimiters[i, j] = tokens[j] in ".,;:?!"
+    return previous, delimiters
+
+
+def relations_by_arange(tokens):
+    place = torch.arange(len(tokens))
+    open_ = torch.zeros(len(tokens), len(tokens))
+    open_[:, [j for j, token in enumerate(tokens) if token in set(MARKS)]] = 1
+    return [place[:, None] - place == 1, open_ > 0]
+
+
+relations.accept("loops", relations_by_loop)
+relations.accept("arange and columns, a list", relations_by_arange)
+relations.accept("diag and expand", lambda t: (previous_of(t), marks_of(t)))
+
+relations.reject("next", "token after", lambda t: (previous_of(t).T, marks_of(t)))
+relations.reject("itself", "to no other", lambda t: (torch.eye(len(t)).bool(), marks_of(t)))
+relations.reject(
+    "all before",
+    "to no other",
+    lambda t: (torch.ones(len(t), len(t)).tril(-1).bool(), marks_of(t)),
+)
+relations.reject(
+    "rolled", "none before it", lambda t: (torch.eye(len(t)).bool().roll(1, 0), marks_of(t))
+)
+relations.reject("delimiters ask", "queries are rows", lambda t: (previous_of(t), marks_of(t).T))
+relations.reject("full stops only", "missing", lambda t: (previous_of(t), marks_of(t, ["."])))
+relations.reject("stops and commas", "missing", lambda t: (previous_of(t), marks_of(t, [".", ","])))
+relations.reject(
+    "[SEP] too", r"too many.*\[SEP\]", lambda t: (previous_of(t), marks_of(t, [*MARKS, "[SEP]"]))
+)
+relations.reject("words", "too many", lambda t: (previous_of(t), ~marks_of(t)))
+relations.reject(
+    "words do not ask delimiters",
+    "missing",
+    lambda t: (previous_of(t), marks_of(t) & marks_of(t).T),
+)
+relations.reject("earlier ones only", "missing", lambda t: (previous_of(t), marks_of(t).tril()))
+relations.reject(
+    "not itself", "missing", lambda t: (previous_of(t), marks_of(t) & ~torch.eye(len(t)).bool())
+)
+relations.reject("numbers", "boolean", lambda t: (previous_of(t).float(), marks_of(t).float()))
+relations.reject("keys only", "shape", lambda t: (previous_of(t), marks_of(t)[0]))
+relations.reject("exchanged", "expected", lambda t: (marks_of(t), previous_of(t)))
+relations.reject("one relation", "2 results", previous_of)
+relations.reject(
+    "without the marks at the ends", "shape", lambda t: (previous_of(t[1:-1]), marks_of(t[1:-1]))
+)
+relations.reject("as lists", "tensor", lambda t: (previous_of(t).tolist(), marks_of(t).tolist()))
+
+# Three heads with a name
+specialists = Exercise(heads.specialists)
+NAMED = {"previous": (0, 2), "next": (1, 8), "delimiters": (3, 11)}
+
+
+def hunted():
+    scores = heads.measured_scores(load_encoder())
+    return {name: divmod(table.argmax().item(), table.shape[1]) for name, table in scores.items()}
+
+
+def with_numpy_numbers():
+    return {name: tuple(torch.tensor(head).numpy()) for name, head in NAMED.items()}
+
+
+specialists.accept("pairs", NAMED)
+specialists.accept("hunted", hunted())
+specialists.accept("lists", {name: list(head) for name, head in NAMED.items()})
+specialists.accept("numbers of numpy", with_numpy_numbers())
+specialists.accept("tensors of two", {name: torch.tensor(head) for name, head in NAMED.items()})
+specialists.accept(
+    "tensors of one number",
+    {name: tuple(map(torch.tensor, head)) for name, head in NAMED.items()},
+)
+
+specialists.reject("head first", "layer first", {name: head[::-1] for name, head in NAMED.items()})
+specialists.reject(
+    "counted from 1",
+    "count from 0|0 to",
+    {name: (layer + 1, head + 1) for name, (layer, head) in NAMED.items()},
+)
+specialists.reject(
+    "previous and next exchanged",
+    "another head more",
+    {**NAMED, "previous": NAMED["next"], "next": NAMED["previous"]},
+)
+specialists.reject("second best, previous", "0.5", {**NAMED, "previous": (2, 11)})
+specialists.reject("second best, next", "next: the head", {**NAMED, "next": (2, 8)})
+specialists.reject("delimiters: [CLS]", "delimiters: the head", {**NAMED, "delimiters": (4, 5)})
+specialists.reject(
+    "numbers of 72", "a pair of layer", {"previous": 2, "next": 20, "delimiters": 47}
+)
+specialists.reject("one missing", "with the names", {"previous": (0, 2), "next": (1, 8)})
+specialists.reject("a list", "a dictionary", list(NAMED.values()))
+specialists.reject("other names", "with the names", {"back": (0, 2), "on": (1, 8), ".": (3, 11)})
+specialists.reject("layer 7", "0 to 5", {**NAMED, "next": (7, 8)})
+specialists.reject("negative", "0 to 5", {**NAMED, "previous": (-6, 2)})
+specialists.reject("as text", "a pair", {**NAMED, "next": "(1, 8)"})
+specialists.reject("floats", "a pair", {**NAMED, "next": (1.0, 8.0)})
+specialists.reject("three numbers", "a pair", {**NAMED, "next": (1, 8, 0)})
+specialists.reject("the same for all", "another head more", dict.fromkeys(NAMED, (0, 2)))
+
+# Choose on some, count on others
+held = Exercise(heads.held_out)
+
+
+def halves(correct):
+    first, second = correct.chunk(2)
+    return first.sum(dim=0), second.sum(dim=0)
+
+
+def held_by_loop(correct):
+    half, best, most = len(correct) // 2, 0, -1
+    for head in range(correct.shape[1]):
+        count = sum(bool(row[head]) for row in correct[:half])
+        if count > most:
+            best, most = head, count
+    return best, most, sum(bool(row[best]) for row in correct[half:])
+
+
+def held_by_argmax(correct):
+    first, second = halves(correct)
+    best = first.argmax()
+    return best, first[best], second[best]
+
+
+def held_by_max(correct):
+    first, second = (part.float() for part in halves(correct))
+    most, best = first.max(dim=0)
+    return [int(best), float(most), float(second[best])]
+
+
+held.accept("loop", held_by_loop)
+held.accept("argmax, tensors", held_by_argmax)
+held.accept("max, a list", held_by_max)
+
+
+def held_with(choose):
+    def answer(correct):
+        first, second = halves(correct)
+        best = choose(first, second)
+        return int(best), int(first[best]), int(second[best])
+
+    return answer
+
+
+held.reject("best over all", "best over all rows", held_with(lambda a, b: (a + b).argmax()))
+held.reject(
+    "best on the second half", "best on the second half", held_with(lambda a, b: b.argmax())
+)
+held.reject(
+    "last of equals", "take the first", held_with(lambda a, b: len(a) - 1 - a.flip(0).argmax())
+)
+held.reject("worst", "head came", held_with(lambda a, b: a.argmin()))
+held.reject("first head", "head came", held_with(lambda a, b: 0))
+held.reject("worst gap", "head came", held_with(lambda a, b: (a - b).argmin()))
+
+
+def held_changed(change):
+    return lambda correct: change(*held_by_loop(correct), *halves(correct), len(correct) // 2)
+
+
+held.reject(
+    "counted from 1", "from 0", held_changed(lambda head, x, y, a, b, half: (head + 1, x, y))
+)
+held.reject(
+    "shares", "is a share", held_changed(lambda head, x, y, a, b, half: (head, x / half, y / half))
+)
+held.reject(
+    "another head's count",
+    "on the second half",
+    held_changed(lambda head, x, y, a, b, half: (head, x, b.max())),
+)
+held.reject(
+    "all rows",
+    "on the second half",
+    held_changed(lambda head, x, y, a, b, half: (head, x, x + y)),
+)
+held.reject(
+    "the first count twice", "second half", held_changed(lambda head, x, y, *_: (head, x, x))
+)
+held.reject("exchanged", "first half", held_changed(lambda head, x, y, *_: (head, y, x)))
+held.reject(
+    "mistakes", "came", held_changed(lambda head, x, y, a, b, half: (head, half - x, half - y))
+)
+held.reject("counts only", "3 results", held_changed(lambda head, x, y, *_: (x, y)))
+held.reject(
+    "all heads' counts", "is a number", held_changed(lambda head, x, y, a, b, _: (head, a, b))
+)
+held.reject(
+    "true or false", "is a number", held_changed(lambda head, x, y, *_: (head, x > 0, y > 0))
+)
+held.reject(
+    "every other row",
+    "came",
+    lambda correct: held_by_loop(torch.cat([correct[::2], correct[1::2]])),
+)
+
+# Without some heads
+silenced = Exercise(heads.cosine_without)
+
+
+def vectors(sentences):
+    return load_encoder().encode(sentences).vectors
+
+
+def mean_cosine(heads, sentences):
+    before = vectors(sentences)
+    with load_encoder().without(heads):
+        return (vectors(sentences) * before).sum(dim=-1).mean()
+
+
+def slabs(encoder, heads, silence):
+    for layer, head in heads:
+        attention = encoder.blocks[layer].attention
+        silence(attention.w_o.weight, slice(head * attention.d_v, (head + 1) * attention.d_v))
+
+
+def columns(weight, slab):
+    weight[:, slab] = 0
+
+
+def by_slabs(silence, keep=True):
+    """Make an answer that changes W_O by hand, and puts it back or not."""
+
+    @torch.no_grad()
+    def answer(heads, sentences):
+        encoder = load_encoder()
+        before, kept = (
+            vectors(sentences),
+            [block.attention.w_o.weight.clone() for block in encoder.blocks],
+        )
+        slabs(encoder, heads, silence)
+        after = vectors(sentences)
+        if keep:
+            for block, weight in zip(encoder.blocks, kept, strict=True):
+                block.attention.w_o.weight.copy_(weight)
+        return torch.cosine_similarity(before, after).mean().item()
+
+    return answer
+
+
+@torch.no_grad()
+def by_copy(heads, sentences):
+    other = deepcopy(load_encoder())
+    slabs(other, heads, columns)
+    after = other.encode(list(sentences)).vectors
+    return sum(float(a @ b) for a, b in zip(vectors(sentences), after, strict=True)) / len(after)
+
+
+def by_hook(heads, sentences, keep=False):
+    encoder, before, hooks = load_encoder(), vectors(sentences), []
+    for layer, head in heads:
+        attention = encoder.blocks[layer].attention
+
+        def silence(module, given, head=head, width=attention.d_v):
+            joined = given[0].clone()
+            joined[..., head * width : (head + 1) * width] = 0
+            return (joined,)
+
+        hooks.append(attention.w_o.register_forward_pre_hook(silence))
+    try:
+        return (vectors(sentences) * before).sum(dim=-1).mean().double()
+    finally:
+        for hook in hooks[keep:]:
+            hook.remove()
+
+
+def rows(weight, slab):
+    weight[slab] = 0
+
+
+def others(weight, slab):
+    kept = weight[:, slab].clone()
+    weight.zero_()
+    weight[:, slab] = kept
+
+
+def halved(weight, slab):
+    weight[:, slab] *= 0.5
+
+
+def next_head(weight, slab):
+    width = slab.stop - slab.start
+    weight[:, slab.start + width : slab.stop + width] = 0
+
+
+def interleaved(weight, slab):
+    width = slab.stop - slab.start
+    weight[:, slab.start // width :: weight.shape[1] // width] = 0
+
+
+silenced.accept("with without", mean_cosine)
+silenced.accept("slabs by hand, put back", by_slabs(columns))
+silenced.accept("a copy", by_copy)
+silenced.accept("hooks", by_hook)
+
+silenced.reject("not put back", "stayed so", by_slabs(columns, keep=False))
+silenced.reject("a hook left", "is a hook still in it", lambda h, s: by_hook(h, s, keep=True))
+silenced.reject("rows of W_O", "expected", by_slabs(rows))
+silenced.reject("all other heads", "expected", by_slabs(others))
+silenced.reject("halved", "expected", by_slabs(halved))
+silenced.reject("the next head", "expected", by_slabs(next_head))
+silenced.reject("every twelfth column", "expected", by_slabs(interleaved))
+silenced.reject("nothing silenced", "nothing had been silenced", lambda heads, sentences: 1.0)
+silenced.reject(
+    "compared inside",
+    "nothing had been silenced",
+    lambda heads, sentences: by_copy([], sentences),
+)
+silenced.reject("one minus", "one minus", lambda h, s: 1 - mean_cosine(h, s))
+silenced.reject("a sum", "is a sum", lambda h, s: mean_cosine(h, s) * len(s))
+silenced.reject("first sentence", "first sentence alone", lambda h, s: mean_cosine(h, s[:1]))
+silenced.reject("last sentence", "last sentence alone", lambda h, s: mean_cosine(h, s[-1:]))
+silenced.reject("first head only", "expected", lambda h, s: mean_cosine(h[:1], s))
+silenced.reject(
+    "head first", "it runs|expected", lambda h, s: mean_cosine([pair[::-1] for pair in h], s)
+)
+silenced.reject(
+    "counted from 1",
+    "it runs|expected",
+    lambda h, s: mean_cosine([(layer, head - 1) for layer, head in h], s),
+)
+silenced.reject("layer 0 always", "expected", lambda h, s: mean_cosine([(0, j) for _, j in h], s))
+
+
+def each_sentence(heads, sentences):
+    before = vectors(sentences)
+    with load_encoder().without(heads):
+        return (vectors(sentences) * before).sum(dim=-1)
+
+
+def distance(heads, sentences):
+    before = vectors(sentences)
+    with load_encoder().without(heads):
+        return (vectors(sentences) - before).norm(dim=-1).mean()
+
+
+def between_sentences(heads, sentences):
+    before = vectors(sentences)
+    with load_encoder().without(heads):
+        return (vectors(sentences) @ before.T).mean()
+
+
+silenced.reject("each sentence", "is a number", each_sentence)
+silenced.reject("distance", "expected", distance)
+silenced.reject("every sentence with every other", "expected", between_sentences)
+
+# A sentence that fools a head
+fooling = Exercise(heads.fooling)
+TRUCK = "The truck didn't cross the bridge because it was too"
+
+fooling.accept("truck", (TRUCK, "truck", "bridge", "heavy", "weak"))
+fooling.accept(
+    "horse, a list",
+    [TRUCK.replace("truck", "horse"), "horse", "bridge", "heavy", "weak"],
+)
+fooling.accept(
+    "the second noun both times",
+    ("The fish was left by the cat because it was too", "fish", "cat", "salty", "full"),
+)
+fooling.accept(
+    "wrong both times",
+    ("The shelf couldn't take the book because it was too", "book", "shelf", "tall", "low"),
+)
+fooling.accept(
+    "capital letters, full stops",
+    (
+        "The Animal didn't cross the Street because it was too ",
+        "Animal",
+        "Street",
+        "tired.",
+        "Wide",
+    ),
+)
+
+fooling.reject(
+    "not fooled",
+    "right with either",
+    ("The cow didn't eat the grass because it was too", "cow", "grass", "sick", "dry"),
+)
+fooling.reject(
+    "not fooled, in the other order",
+    "right with either",
+    ("The field couldn't take the plane because it was too", "plane", "field", "fast", "soft"),
+)
+fooling.reject(
+    "a hair's breadth",
+    "differ by",
+    ("The cat didn't eat the fish because it was too", "cat", "fish", "full", "salty"),
+)
+fooling.reject("the same ending", "two different last", (TRUCK, "truck", "bridge", "weak", "weak"))
+fooling.reject("the same noun", "two different nouns", (TRUCK, "truck", "truck", "heavy", "weak"))
+fooling.reject(
+    "no it", "the word 'it'", (TRUCK.replace(" it ", " that "), "truck", "bridge", "heavy", "weak")
+)
+fooling.reject("it twice", "once", (f"It rained. {TRUCK}", "truck", "bridge", "heavy", "weak"))
+fooling.reject("a noun missing", "'lorry'", (TRUCK, "lorry", "bridge", "heavy", "weak"))
+fooling.reject(
+    "a noun in pieces",
+    "one token",
+    (TRUCK.replace("truck", "hippogriff"), "hippogriff", "bridge", "heavy", "weak"),
+)
+fooling.reject(
+    "a noun twice",
+    "once",
+    (f"The truck met a truck. {TRUCK}", "truck", "bridge", "heavy", "weak"),
+)
+fooling.reject(
+    "it comes first",
+    "comes after",
+    ("As it was heavy, the truck missed the bridge and", "truck", "bridge", "sank", "shook"),
+)
+fooling.reject("the sentence alone", "five texts", f"{TRUCK} heavy.")
+fooling.reject(
+    "the last word left on",
+    "without its last word",
+    (f"{TRUCK} heavy", "truck", "bridge", "heavy", "weak"),
+)
+fooling.reject("four parts", "five texts", (TRUCK, "truck", "bridge", "heavy"))
+fooling.reject("an empty ending", "five texts", (TRUCK, "truck", "bridge", "", "weak"))
+fooling.reject("two words at the end", "one word", (TRUCK, "truck", "bridge", "very heavy", "weak"))
+fooling.reject("a noun at the end", "nor|neither", (TRUCK, "truck", "bridge", "truck", "weak"))
+fooling.reject("numbers", "five texts", (TRUCK, "truck", "bridge", 1, 2))

@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 import torch
-from answers import Exercise, counting, heads, masking, multi_head, output_projection, scaling
+from answers import Exercise, counting, heads, masking, multi_head, output_projection, scaling, zoo
 
 from labkit.checks import NotYet, Wrong, guard
 
 EXERCISES = [
     value
-    for module in (scaling, masking, multi_head, output_projection, counting, heads)
+    for module in (scaling, masking, multi_head, output_projection, counting, heads, zoo)
     for value in vars(module).values()
     if isinstance(value, Exercise)
 ]

@@ -20,6 +20,7 @@ from labkit.play import (
     output_projection,
     scaling,
     written,
+    zoo,
 )
 
 
@@ -248,3 +249,36 @@ def test_a_sentence_that_cannot_be_shown_is_told(sentence: str, told: str):
     assert told in reader.alt
     reader.controls["sentence"].value = "Rain fell."
     assert reader.alt.startswith("Head (3, 1)")
+
+
+def test_a_terrarium_without_a_bug_shows_the_same_twice():
+    terrarium = zoo.terrarium()
+    terrarium.controls["bug"].value = "none"
+    for mask in zoo.MASKS:
+        terrarium.controls["mask"].value = mask
+        assert "are numbers: 0.00. With the bug, 4 of 4 rows sum to one" in terrarium.alt
+        assert terrarium.figure.data[0].z == terrarium.figure.data[1].z
+
+
+HIDDEN_BY = {
+    ("scale of the whole model", "h", 1),
+    ("one softmax for all heads", "h", 1),
+    ("scale forgotten", "d_k", 1),
+    ("mask after the softmax", "mask", "none"),
+    ("mask added as 1 and 0", "mask", "none"),
+    ("mask along the queries", "mask", "none"),
+}
+
+
+@pytest.mark.parametrize("bug", [bug for bug in zoo.BUGS if bug != "none"])
+def test_a_bug_is_seen_unless_its_input_hides_it(bug: str):
+    terrarium = zoo.terrarium()
+    terrarium.controls["bug"].value = bug
+    unseen = "are numbers: 0.00. With the bug, 4 of 4 rows"
+    assert unseen not in terrarium.alt
+    settings = (("h", 1), ("d_k", 1), ("mask", "none"))
+    for name, value in settings:
+        before = terrarium.controls[name].value
+        terrarium.controls[name].value = value
+        assert (unseen in terrarium.alt) == ((bug, name, value) in HIDDEN_BY)
+        terrarium.controls[name].value = before

@@ -10,11 +10,14 @@ import pytest
 from nbclient import NotebookClient
 from notebooks import NOTEBOOKS, ROOT, code_cells, name, read
 
+from labkit import ledger
+
 LABS = [path for path in NOTEBOOKS if path.name.startswith("lab_")]
 FENCE = re.compile(
     r"<details><summary>Solution</summary>\n\n```python\n(.*?)```\n\n</details>", re.S
 )
 HINT = re.compile(r"<details><summary>Hint \d</summary>")
+TASK = re.compile(r"where: \"?((?:Exercise|Example|Practice Problem) [\d.]*\d)")
 
 each_lab = pytest.mark.parametrize("path", LABS, ids=name)
 
@@ -94,4 +97,18 @@ def test_the_solutions_pass_their_checks(path: Path):
 
 def test_the_labs_page_lists_every_lab():
     page = (ROOT / "labs" / "index.md").read_text(encoding="utf-8")
-    assert re.findall(r"\((lab_\w+\.ipynb)\)", page) == [path.name for path in LABS]
+    listed = re.findall(r"^\| \[\d+\. .*?\]\((lab_\w+\.ipynb)\)", page, re.M)
+    assert listed == [path.name for path in LABS]
+
+
+def test_every_task_that_the_ledger_names_is_done_somewhere():
+    page = (ROOT / "labs" / "index.md").read_text(encoding="utf-8")
+    tasks = {
+        found
+        for path in sorted(ledger.DOCUMENTS.glob("*.yml"))
+        for found in TASK.findall(path.read_text(encoding="utf-8"))
+    }
+    done = re.findall(
+        r"^\| ((?:Exercise|Example|Practice Problem) [\d.]*\d), .* \|.*\]\(", page, re.M
+    )
+    assert sorted(done) == sorted(tasks)

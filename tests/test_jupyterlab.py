@@ -1,4 +1,4 @@
-"""The labs in JupyterLab: a real server, a real browser, controls moved by keyboard."""
+"""The labs and a live figure in JupyterLab: a real server, a real browser, the keyboard."""
 
 from __future__ import annotations
 
@@ -14,9 +14,14 @@ import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
+import nbformat
 import pytest
+from nbformat.v4 import new_code_cell, new_notebook
 from playwright.sync_api import Locator, Page, expect
 from test_labs import LABS, ROOT, read, tagged
+
+from labkit import live
+from labkit.ledger import flat
 
 pytestmark = pytest.mark.xdist_group("jupyterlab")  # one server for all
 PATIENCE = 120  # seconds, for a machine that does other things as well
@@ -25,13 +30,21 @@ SETTINGS = {
     # Cells out of sight are drawn too, so that they can be found.
     "notebook-extension/tracker": {"windowingMode": "none"},
 }
+V = [[3.0, 0.0], [0.0, 10.0], [5.0, 5.0]]
+CELLS = [
+    "from labkit import live\nfigure = live.AttentionByHand()\nfigure",
+    "print(figure.Q, figure.values())",
+    f"figure.V = {V}",
+]
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Serve copies of the labs, with settings and files of this test alone."""
+    """Serve copies of the labs and a live figure, with settings and files of this test alone."""
     home = tmp_path_factory.mktemp("jupyter")
     shutil.copytree(ROOT / "labs", home / "labs")
+    cells, metadata = list(map(new_code_cell, CELLS)), read(LABS[0]).metadata
+    nbformat.write(new_notebook(cells=cells, metadata=metadata), home / "labs" / "live.ipynb")
     for name, values in SETTINGS.items():
         file = home / "settings" / "@jupyterlab" / f"{name}.jupyterlab-settings"
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -77,12 +90,16 @@ def wait_for(address: str, process: subprocess.Popen, log: Path) -> None:
     pytest.fail(f"JupyterLab does not answer:\n{log.read_text()[-2_000:]}")
 
 
-def run_all(page: Page, server: str, lab: str) -> Locator:
-    """Open a lab, run all its cells, and return the line that tells the laboratory's numbers."""
+def open_notebook(page: Page, server: str, notebook: str) -> None:
     page.set_default_timeout(1_000 * PATIENCE)
     expect.set_options(timeout=1_000 * PATIENCE)
-    page.goto(f"{server}/lab/tree/{lab}?reset")
+    page.goto(f"{server}/lab/tree/{notebook}?reset")
     page.get_by_text("Python 3 (ipykernel) | Idle").wait_for()
+
+
+def run_all(page: Page, server: str, lab: str) -> Locator:
+    """Open a lab, run all its cells, and return the line that tells the laboratory's numbers."""
+    open_notebook(page, server, lab)
     page.get_by_role("menuitem", name="Run", exact=True).click()
     page.get_by_role("menuitem", name="Run All Cells", exact=True).click()
     told = page.locator(".jupyter-widgets [role=status]")
@@ -124,3 +141,29 @@ def test_a_mask_is_painted_by_keyboard(page: Page, server: str):
     page.keyboard.press("Space")
     expect(told).to_contain_text("22 of 36 places are open, 1 of them in the future")
     expect(page.get_by_title("query 1, key 2")).to_have_text("1")
+
+
+def run_cell(page: Page, place: int) -> Locator:
+    """Run a cell and return it."""
+    cell = page.locator(".jp-CodeCell").nth(place)
+    cell.locator(".cm-content").click()
+    page.keyboard.press("Shift+Enter")
+    return cell
+
+
+def test_a_live_figure_and_python_follow_each_other(page: Page, server: str):
+    open_notebook(page, server, "live.ipynb")
+    figure = run_cell(page, 0).locator(".live")
+    known = live.AttentionByHand()
+    typed = figure.locator('[data-trait="Q"][data-place="[0,0]"]')
+    typed.fill("2.5")
+    known.Q = [[2.5, 0], *known.Q[1:]]
+    printed = run_cell(page, 1).locator(".jp-OutputArea-output")
+    expect(printed).to_have_text(f"{known.Q} {known.values()}")
+
+    run_cell(page, 2)
+    expect(figure.locator('[data-trait="V"][data-place="[0,0]"]')).to_have_value("3")
+    known.V = V
+    shown = figure.locator('[data-values="outputs"] td:not(thead td)')
+    expect(shown).to_have_text([f"{x:.7f}" for x in flat(known.values()["outputs"])])
+    expect(typed).to_have_value("2.5")

@@ -67,7 +67,7 @@ notebooks: setup ## Execute every notebook again and compare each output
 
 pages: book ## Open every page, and the labs in JupyterLab, in a real browser
 	@echo "== Pages in a browser"
-	@$(BIN)/python tests/browser.py
+	@$(BIN)/python tools/browser.py
 	@$(BIN)/python -m pytest -n 2 --dist loadgroup $(IN_BROWSER)
 
 colab: setup ## Run the labs as Colab would, without anything of ours

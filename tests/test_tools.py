@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import sys
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from zipfile import ZipFile
 
+import citation
+import errata
+import landing
 import nbformat
 import pytest
+import sharing
 import yaml
+from docutils import nodes
 from notebooks import ROOT
 
 from labkit import ledger
@@ -79,17 +85,16 @@ def test_a_failing_notebook_is_left_as_it_was(tool: ModuleType, tmp_path: Path, 
 
 
 def test_the_picture_is_drawn_from_the_ledger():
-    landing = load("book/_ext/landing.py")
     assert landing.PICTURE.read_text(encoding="utf-8") == landing.picture(), "run `make book`"
 
 
 @pytest.mark.parametrize("key", ledger.document_keys())
 def test_the_errata_are_the_claims_that_did_not_hold(key: str):
-    errata = load("book/_ext/errata.py")
     document = ledger.open_document(key)
     told = errata.section(document)
     for claim in document:
-        assert (f"({claim.anchor}-erratum)=" in told) == (claim.verdict in SHOWN), claim.key
+        label = f"({errata.erratum_anchor(claim)})="
+        assert (label in told) == (claim.verdict in SHOWN), claim.key
 
 
 def release(folder: Path, tag: str, files: dict[str, str]) -> None:
@@ -118,3 +123,53 @@ def test_a_site_of_odd_releases_is_refused(tmp_path: Path, tag: str, name: str, 
     release(tmp_path / "in", tag, {name: ""})
     with pytest.raises(ValueError, match=message):
         load("tools/site.py").assemble(tmp_path / "in", tmp_path / "out")
+
+
+# Citation, sharing
+
+
+def test_the_citation_reads_back_in_every_format():
+    cited = citation.source("2026", "https://example.org/book/")
+    assert cited["title"] in citation.as_text(cited)
+    assert f"author = {{{{{cited['author']}}}}}" in citation.as_bibtex(cited)
+    [item] = json.loads(citation.as_csl(cited))
+    assert item["author"] == [{"literal": cited["author"]}]
+    assert item["URL"] == "https://example.org/book/"
+    assert "URL" not in citation.as_csl(cited | {"url": ""})
+
+
+@pytest.mark.parametrize(
+    ("tex", "text"),
+    [
+        (r"dividing by \sqrt{d_k}", "dividing by √d_k"),
+        (r"all of d_{\text{model}}", "all of d_model"),
+        ("two\n lines", "two lines"),
+    ],
+)
+def test_descriptions_are_plain_text(tex: str, text: str):
+    assert sharing.plain(tex) == text
+
+
+def tags(address: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Write the tags of a page of a book published at an address, or at none."""
+    monkeypatch.setenv("BOOK_ADDRESS", address)
+    config = SimpleNamespace(root_doc="index", project="Book", html_baseurl=sharing.address())
+    app = SimpleNamespace(
+        config=config,
+        env=SimpleNamespace(titles={"a/b": nodes.title("", "Title")}),
+        builder=SimpleNamespace(get_target_uri=lambda name: f"{name}.html"),
+    )
+    context = {"metatags": "", "pathto": lambda name, resource: f"../{name}"}
+    page = nodes.document("", "", "", nodes.section("", nodes.paragraph("", 'Say "this".')))
+    sharing.add_tags(app, "a/b", "page.html", context, page)
+    return context["metatags"]
+
+
+def test_tags_name_an_address_only_if_there_is_one(monkeypatch: pytest.MonkeyPatch):
+    alone = tags("", monkeypatch)
+    assert 'content="Say &quot;this&quot;."' in alone
+    assert "og:url" not in alone
+    assert 'content="../_static/card.png"' in alone
+    published = tags("https://example.org/book/", monkeypatch)
+    assert 'property="og:url" content="https://example.org/book/a/b.html"' in published
+    assert 'content="https://example.org/book/_static/card.png"' in published

@@ -54,9 +54,18 @@ def untested(documents: list[ledger.Document]) -> str:
     for document in documents:
         claims = [claim for claim in document if claim.verdict == "untested"]
         lines += [f"### In {document.title}", ""] if claims else []
-        lines += [f"- {claim.says} ({claim.where}). *{one_line(claim.why)}*" for claim in claims]
+        lines += [
+            f"- {claim.says} ({claim.where}). *{one_line(claim.why)}* "
+            f"[`{claim.key}`]{{#{erratum_anchor(claim)}}}"
+            for claim in claims
+        ]
         lines.append("")
     return "\n".join(lines)
+
+
+def erratum_anchor(claim: ledger.Claim) -> str:
+    """Name the element of the errata page that tells of a claim, also of an untested one."""
+    return f"{claim.anchor}-erratum"
 
 
 def one_line(text: str) -> str:
@@ -77,7 +86,7 @@ def entry(claim: ledger.Claim) -> str:
     rows.append(("Claim", f"`{claim.key}`"))
     told = [f"{label}\n: {one_line(text)}\n" for label, text in rows if text]
     title = f"### {claim.verdict.capitalize()}: {claim.says}"
-    lines = [f"({claim.anchor}-erratum)=", title, "", ":::{container} erratum", *told, ":::", ""]
+    lines = [f"({erratum_anchor(claim)})=", title, "", ":::{container} erratum", *told, ":::", ""]
     return "\n".join(lines)
 
 

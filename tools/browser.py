@@ -1,4 +1,4 @@
-"""Find a Chrome or Chromium for the page tests, or install one: ``python tests/browser.py``."""
+"""Find a Chrome or Chromium for the page tests, or install one: ``python tools/browser.py``."""
 
 from __future__ import annotations
 

@@ -1,0 +1,113 @@
+"""What a page says of itself where it is shared or found: title, description, picture."""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from html import escape
+from typing import Any
+from urllib.parse import urljoin
+
+import landing
+import resvg_py
+from assets import BOOK, PACKAGES, VENDORED
+from docutils import nodes
+from sphinx.application import Sphinx
+from sphinx.config import Config
+
+PROJECT = BOOK.parent / "pyproject.toml"
+CARD = "card.png"
+CARD_SAYS = (
+    "Attention, Executed. Four documents explain multi-head attention; this book computes what "
+    "they say. Three weights as printed, 0.276, 0.276 and 0.448, beside the weights as computed."
+)
+LENGTH = 200  # characters of a description that search engines and messengers show
+
+
+def address() -> str:
+    """Return the address the pages are published at, or nothing: from the environment or pyproject.
+
+    An address that a workflow knows comes before the one that the project states.
+    """
+    stated = tomllib.loads(PROJECT.read_text(encoding="utf-8"))["project"].get("urls", {})
+    return os.environ.get("BOOK_ADDRESS") or stated.get("Documentation", "")
+
+
+def prepare(app: Sphinx, config: Config) -> None:
+    """Draw the card, and tell Sphinx the address, from which it makes canonical links."""
+    config.html_baseurl = config.html_baseurl or address()
+    VENDORED.mkdir(parents=True, exist_ok=True)
+    (VENDORED / CARD).write_bytes(card())
+
+
+def card() -> bytes:
+    """Draw the picture that stands beside a shared link, with fonts that are here anyway."""
+    fonts = PACKAGES / "katex" / "dist" / "fonts"
+    drawing = landing.picture().replace("<svg ", '<svg x="150" y="225" width="900" height="380" ')
+    return resvg_py.svg_to_bytes(
+        svg_string=(
+            '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 1200 630" '
+            'font-family="sans-serif" text-anchor="middle" fill="#1b1f24">'
+            '<rect width="1200" height="630" fill="#ffffff"/>'
+            '<text x="600" y="112" font-size="76" font-weight="bold">Attention, Executed</text>'
+            '<text x="600" y="172" font-size="32">Four documents explain multi-head attention. '
+            f"This book computes what they say.</text>{drawing}</svg>"
+        ),
+        font_files=[str(fonts / f"KaTeX_SansSerif-{cut}.ttf") for cut in ("Regular", "Bold")],
+        sans_serif_family="KaTeX_SansSerif",
+        skip_system_fonts=True,
+    )
+
+
+def plain(text: str) -> str:
+    """Write formulas without TeX's marks, and white space as one space."""
+    text = re.sub(r"\\(?:text|operatorname|mathrm|mathbf)\b", "", text.replace(r"\sqrt", "√"))
+    return " ".join(re.sub(r"[\\{}$]", "", text).split())
+
+
+def describe(doctree: nodes.document) -> str:
+    """Take a page's first paragraph as its description, cut at a word."""
+    for paragraph in doctree.findall(nodes.paragraph):
+        if isinstance(paragraph.parent, nodes.section):
+            text = plain(paragraph.astext()).rstrip(":")
+            return text if len(text) <= LENGTH else text[:LENGTH].rsplit(" ", 1)[0] + " …"
+    return ""
+
+
+def add_tags(
+    app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: Any
+) -> None:
+    """Write the tags of a page; what needs an address only where there is one."""
+    if doctree is None:
+        return
+    title = plain(app.env.titles[pagename].astext())
+    context["title"] = escape(title)
+    if pagename == app.config.root_doc:
+        context["docstitle"] = ""  # the first page has the book's own title
+    description = describe(doctree)
+    card = f"_static/{CARD}"
+    tags = {
+        "og:title": title,
+        "og:description": description,
+        "og:type": "website" if pagename == app.config.root_doc else "article",
+        "og:site_name": app.config.project,
+        "og:image": context["pathto"](card, resource=True),
+        "og:image:alt": CARD_SAYS,
+    }
+    if site := app.config.html_baseurl:
+        tags["og:image"] = urljoin(site, card)
+        tags["og:url"] = urljoin(site, app.builder.get_target_uri(pagename))
+    named = {"description": description, "twitter:card": "summary_large_image"}
+    context["metatags"] += "".join(
+        f'<meta {kind}="{name}" content="{escape(text)}" />\n'
+        for kind, group in (("property", tags), ("name", named))
+        for name, text in group.items()
+        if text
+    )
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    app.connect("config-inited", prepare)
+    app.connect("html-page-context", add_tags)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

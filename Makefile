@@ -15,8 +15,8 @@ STALE = $(shell find $(SHARED) -newer _build/html/index.html 2>/dev/null | head 
 export PATH := $(BIN):$(PATH)
 export PYTHONDONTWRITEBYTECODE := 1
 
-.PHONY: help setup book serve test lint unit notebooks tamper pages colab matrix seal run stamp lab \
-  wheel bench clean diff-setup
+.PHONY: help setup book serve archive test lint unit notebooks tamper pages colab matrix seal run \
+  stamp lab wheel bench clean diff-setup
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' Makefile
@@ -47,6 +47,9 @@ book: setup ## Build the HTML book, warnings are errors
 serve: book ## Build the book and serve it on this machine
 	@echo "Read it at http://127.0.0.1:$(PORT)/ (stop with Ctrl-C)"
 	@$(BIN)/python -m http.server --bind 127.0.0.1 --directory _build/html $(PORT)
+
+archive: book ## Pack the pages as one zip file that opens by double click
+	@$(BIN)/python tools/archive.py
 
 test: lint unit notebooks tamper pages colab ## Run every check
 	@echo "All checks passed."

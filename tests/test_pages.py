@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import gzip
+import re
 from pathlib import Path
+from zipfile import ZipFile
 
+import archive
 import pytest
+from errata import SHOWN, erratum_anchor
 from pages import HTML, PHONE, WIDE, is_foreign, overflow, serious, set_theme, widest
 from playwright.sync_api import Page
+
+from labkit import ledger
 
 # The root page only sends the reader on to book/index.html.
 PAGES = sorted(
@@ -132,8 +138,8 @@ def test_figures_follow_the_theme(name: str, page: Page, site: str):
     assert colours[0] != colours[1]
 
 
-def test_the_search_finds(page: Page, site: str):
-    foreign, errors, _ = visit(page, f"{site}/search.html?q=mask")
+def test_the_search_finds(page: Page, at: str):
+    foreign, errors, _ = visit(page, f"{at}/search.html?q=mask")
     assert page.locator("#search-results li").count() > 3
     assert (foreign, errors) == ([], [])
 
@@ -164,3 +170,81 @@ def test_the_policy_refuses_what_is_planted(opened: str, page: Page, site: str):
     assert all("Content Security Policy" in message for message in refused)
     assert reached == []
     assert page.title() != "planted"
+
+
+# Found and quoted
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_page_says_what_it_is(name: str):
+    text = (HTML / name).read_text(encoding="utf-8")
+    [title] = re.findall("<title>(.+?)</title>", text, re.DOTALL)
+    assert "\u200b" not in title, "a formula is doubled"
+    if "<h1>" in text and name not in ("search.html", "genindex.html"):
+        described = re.findall(
+            r'<meta (?:name|property)="(?:og:)?description" content="(.+?)"', text
+        )
+        assert len(described) == 2
+        assert not any("\\" in description for description in described), "TeX in a description"
+        [picture] = re.findall(r'<meta property="og:image" content="(.+?)"', text)
+        assert "://" in picture or (HTML / name).parent.joinpath(picture).is_file()
+
+
+@pytest.mark.parametrize("key", ledger.document_keys())
+def test_every_claim_has_its_address(key: str):
+    ids = {page: set(re.findall(r'id="([^"]+)"', (HTML / page).read_text())) for page in PAGES}
+    for claim in ledger.open_document(key):
+        if claim.notebook:
+            assert claim.anchor in ids[f"{claim.notebook}.html"], claim.key
+        if claim.verdict in (*SHOWN, "untested"):
+            assert erratum_anchor(claim) in ids["book/errata.html"], claim.key
+
+
+@pytest.fixture(scope="session")
+def unpacked(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Unpack the archive as a reader does, and give its address on the reader's disk."""
+    folder = tmp_path_factory.mktemp("archive")
+    archive.pack(folder / "book.zip")
+    with ZipFile(folder / "book.zip") as packed:
+        packed.extractall(folder)
+    return (folder / archive.ARCHIVE.stem).as_uri()
+
+
+@pytest.fixture(params=["served", "from the archive"])
+def at(request: pytest.FixtureRequest) -> str:
+    return request.getfixturevalue("site" if request.param == "served" else "unpacked")
+
+
+@pytest.mark.parametrize("typed", ["by-hand/weights", "section-2.3/by-hand/weights"])
+def test_a_claim_is_found_by_its_name(typed: str, at: str, page: Page):
+    claim = ledger.find_claim("section-2.3/by-hand/weights")
+    _, errors, _ = visit(page, f"{at}/search.html?q={typed}")
+    for place, target in (
+        (f"{claim.notebook}.html", claim.anchor),
+        ("book/errata.html", erratum_anchor(claim)),
+    ):
+        result = page.locator(f"ul.search a[href*='{place}'][href$='#{target}']")
+        assert result.inner_text() == claim.key
+    assert page.locator("ul.search a").first.inner_text() == claim.key
+    page.locator(f"ul.search a[href$='#{claim.anchor}']").click()
+    page.locator(f"#{claim.anchor}[open]").wait_for()
+    page.locator(f"#{claim.anchor} a", has_text="erratum").click()
+    page.locator(f"#{erratum_anchor(claim)} h3").wait_for()
+    assert errors == []
+
+
+def test_every_page_opens_by_double_click(page: Page, unpacked: str):
+    wrong = []
+    page.on("requestfailed", lambda request: wrong.append(request.url))
+    page.on("console", lambda m: wrong.append((page.url, m.text)) if m.type == "error" else None)
+    page.on("pageerror", lambda error: wrong.append((page.url, str(error))))
+    page.on("request", lambda r: wrong.append(r.url) if is_foreign(r.url) else None)
+    for name in PAGES:
+        page.goto(f"{unpacked}/{name}")
+        scroll_through(page)
+        for figure in page.locator("figure.live-figure").all():
+            figure.locator(".live-body").wait_for()
+        assert page.evaluate("document.fonts.ready.then(() => [...document.fonts].length)"), name
+    assert wrong == []
+    page.goto(f"{unpacked}/index.html")
+    page.wait_for_url("**/book/index.html")

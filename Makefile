@@ -16,7 +16,7 @@ export PATH := $(BIN):$(PATH)
 export PYTHONDONTWRITEBYTECODE := 1
 
 .PHONY: help setup book serve archive test lint unit notebooks tamper pages colab matrix seal run \
-  stamp lab wheel bench clean diff-setup
+  requirements stamp lab wheel bench clean diff-setup
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' Makefile
@@ -66,7 +66,8 @@ unit: setup ## Test labkit against PyTorch, the ledger and the notebooks' form
 
 notebooks: setup ## Execute every notebook again and compare each output
 	@echo "== Notebooks, executed again and compared"
-	@$(BIN)/python -m pytest --nbval --nbval-cell-timeout 300 -n 2 --dist loadfile $(NOTEBOOKS)
+	@$(BIN)/python -m pytest --nbval --nbval-cell-timeout 300 -n 2 --dist loadfile \
+	  --junitxml _build/reports/notebooks.xml $(NOTEBOOKS)
 
 pages: book ## Open every page, and the labs in JupyterLab, in a real browser
 	@echo "== Pages in a browser"
@@ -100,6 +101,12 @@ lab: setup ## Open the labs in JupyterLab
 wheel: setup ## Build labkit's wheel, to install it elsewhere
 	@$(BIN)/python -m pip wheel --disable-pip-version-check --quiet --no-deps --wheel-dir _build/wheel .
 	@echo "The wheel is in _build/wheel."
+
+# A build without CUDA calls itself torch+cpu, a name that other indexes do not have.
+requirements: setup ## Pin all that requirements.in draws in; UPGRADE=1 takes newer versions
+	@CUSTOM_COMPILE_COMMAND="make requirements" $(BIN)/pip-compile $(if $(UPGRADE),--upgrade) --quiet \
+	  --strip-extras --no-annotate --no-emit-index-url --no-emit-find-links requirements.in
+	@sed -i.before 's/+cpu$$//' requirements.txt && rm requirements.txt.before
 
 bench: setup ## Compare labkit's speed and memory with PyTorch's module
 	@$(BIN)/python tests/benchmark.py

@@ -203,7 +203,7 @@ class Encoder(nn.Module):
 def mean_pool(hidden: Tensor, mask: Tensor) -> Tensor:
     """Make one vector of a sentence: the mean over its tokens, scaled to length 1.
 
-    m / |m| with m = mean over {t : mask_t} of hidden_t
+    m / ‖m‖ with m = mean over {t : mask_t} of hidden_t
 
     Args:
         hidden: (B, n, d_model).

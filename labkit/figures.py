@@ -10,6 +10,8 @@ from labkit.ledger import plain, rounded
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
+__all__ = ["animation", "boxes", "figure", "heatmap", "lines"]
+
 # Okabe and Ito's palette, without the colours that fade on white or on black.
 BLUE, ORANGE, GREEN, PINK = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
 COLOURS = (ORANGE, BLUE, PINK, GREEN)
@@ -26,11 +28,15 @@ def figure(
 ) -> Figure:
     """Draw plotly traces in the book's style.
 
-    traces : plotly traces as dictionaries, numbers rounded to three places
-    alt : the text that says what the figure shows; it is also its caption
-    layout : further plotly layout, such as ``xaxis_title="d_k"``
+    Args:
+        traces: plotly traces as dictionaries; their numbers are rounded to three places.
+        title: what stands above the figure.
+        alt: the text that says what the figure shows; it is also its caption.
+        height: in pixels.
+        layout: further plotly layout, such as ``xaxis_title="d_k"``.
 
-    Raises ValueError if the text alternative is empty.
+    Raises:
+        ValueError: the text alternative is empty.
     """
     import plotly.graph_objects as go
 
@@ -63,9 +69,16 @@ def heatmap(
 ) -> Figure:
     """Draw a matrix as coloured cells with their values, the first row on top.
 
-    matrix : (rows, columns)
+    Args:
+        matrix: (rows, columns).
+        rows: a label for each row.
+        columns: a label for each column.
+        title: what stands above the figure.
+        alt: the text that says what the figure shows; it is also its caption.
+        layout: further plotly layout.
 
-    Raises ValueError if the labels do not fit the matrix.
+    Raises:
+        ValueError: the labels do not fit the matrix.
     """
     values = plain(matrix)
     size, labels = (len(values), len(values[0])), (len(rows), len(columns))
@@ -97,10 +110,16 @@ def boxes(
 ) -> Figure:
     """Draw how samples spread: boxes over the middle half, whiskers from 5 to 95 percent.
 
-    samples : for each series, one sample (draws,) a category
-    marks : for each name, single values (categories, series) placed on the boxes
+    Args:
+        samples: for each series, one sample (draws,) a category.
+        categories: a label for each category.
+        marks: for each name, single values (categories, series) placed on the boxes.
+        title: what stands above the figure.
+        alt: the text that says what the figure shows; it is also its caption.
+        layout: further plotly layout.
 
-    Raises ValueError if a series has not one sample a category.
+    Raises:
+        ValueError: a series has not one sample a category.
     """
     import torch
 
@@ -139,10 +158,16 @@ def lines(
 ) -> Figure:
     """Draw curves over common places, told apart by colour and by dash.
 
-    curves : for each name, one value (points,) for each place in x
-    marks : for each label, a point (x, y) to which it is written
+    Args:
+        curves: for each name, one value (points,) for each place in x.
+        x: the places.
+        title: what stands above the figure.
+        alt: the text that says what the figure shows; it is also its caption.
+        marks: for each label, a point (x, y) to which it is written.
+        layout: further plotly layout.
 
-    Raises ValueError if a curve has not one value for each place.
+    Raises:
+        ValueError: a curve has not one value for each place.
     """
     traces: list[dict[str, Any]] = []
     for i, (name, y) in enumerate(curves.items()):
@@ -174,10 +199,15 @@ def animation(
     The last frame shows at rest, and nothing moves unasked. Plotly draws a slider; the page has
     one that takes the keyboard, and a button to play.
 
-    frames : for each name, one matrix (n, n) a panel, of numbers from 0 to 1
-    panels : the titles of the panels
+    Args:
+        frames: for each name, one matrix (n, n) a panel, of numbers from 0 to 1.
+        panels: the titles of the panels.
+        title: what stands above the figure.
+        alt: the text that says what the figure shows; it is also its caption.
+        layout: further plotly layout.
 
-    Raises ValueError if a frame has not one matrix a panel.
+    Raises:
+        ValueError: a frame has not one matrix a panel.
     """
     for name, matrices in frames.items():
         if len(matrices) != len(panels):

@@ -17,6 +17,17 @@ from typing import Any
 
 import yaml
 
+__all__ = [
+    "Claim",
+    "Document",
+    "LedgerError",
+    "Verdict",
+    "document_keys",
+    "find_claim",
+    "judge",
+    "open_document",
+]
+
 DOCUMENTS = Path(__file__).parent / "documents"
 VERDICTS = ("holds", "rounding", "draw", "wrong", "conflict", "untested")
 MIME = "application/vnd.labkit.verdict+json"
@@ -158,10 +169,14 @@ class Document:
     def compare(self, claim_id: str, computed: Any, *, via: Any = None) -> Verdict:
         """Judge a claim by a computed value.
 
-        ``via`` is the value that comes out when an intermediate is rounded as the document
-        rounds it. It is what tells ``rounding`` from ``wrong``.
+        Args:
+            claim_id: the claim's name in this document.
+            computed: what came out, a number, list, tensor, string or truth value.
+            via: what comes out when an intermediate is rounded as the document rounds it. It is
+                what tells ``rounding`` from ``wrong``.
 
-        Raises LedgerError if the ledger records another verdict or value.
+        Raises:
+            LedgerError: the ledger records another verdict or value.
         """
         claim = self.claim(claim_id)
         if claim.draw:
@@ -175,10 +190,13 @@ class Document:
     def draw(self, claim_id: str, sample: Any, *, seeded: Any = None) -> Verdict:
         """Judge figures that one random draw printed by the distribution they come from.
 
-        sample : (draws, ...) the same figures from many draws, the claim's shape behind
-        seeded : the figures that the seed named in the document gives, if it names one
+        Args:
+            claim_id: the claim's name in this document.
+            sample: (draws, ...), the same figures from many draws, the claim's shape behind.
+            seeded: the figures that the seed named in the document gives, if it names one.
 
-        Raises LedgerError if the ledger records another verdict or value.
+        Raises:
+            LedgerError: the ledger records another verdict or value.
         """
         claim = self.claim(claim_id)
         if not claim.draw:

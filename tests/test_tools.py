@@ -11,9 +11,11 @@ from zipfile import ZipFile
 
 import citation
 import errata
+import execution
 import landing
 import nbformat
 import pytest
+import reference
 import sharing
 import yaml
 from docutils import nodes
@@ -173,3 +175,30 @@ def test_tags_name_an_address_only_if_there_is_one(monkeypatch: pytest.MonkeyPat
     published = tags("https://example.org/book/", monkeypatch)
     assert 'property="og:url" content="https://example.org/book/a/b.html"' in published
     assert 'content="https://example.org/book/_static/card.png"' in published
+
+
+# Pages for maintainers
+
+REPORT = """<testsuites><testsuite>
+<testcase classname="chapters.01_a.ipynb" name="Cell 0" time="1.25"/>
+<testcase classname="chapters.01_a.ipynb" name="Cell 1" time="0.5"><failure/></testcase>
+<testcase classname="chapters.02_b.ipynb" name="Cell 0" time="2"/>
+</testsuite></testsuites>"""
+
+
+def test_execution_is_told_from_the_report(tmp_path: Path):
+    report = tmp_path / "report.xml"
+    report.write_text(REPORT)
+    names = ["chapters/01_a", "chapters/02_b", "chapters/03_c"]
+    rows = execution.table(names, execution.read(report)).splitlines()[2:]
+    assert rows[0].endswith("| 2 | cells that differ: 1 | 1.8 |")
+    assert rows[1].endswith("| 1 | agrees | 2.0 |")
+    assert rows[2].endswith("|  | not measured in this build |  |")
+    assert execution.read(tmp_path / "none.xml") == {}
+
+
+def test_the_reference_has_every_module_but_the_internal_ones():
+    files = {path.stem for path in (ROOT / "labkit").glob("*.py")}
+    told = set(reference.modules())
+    assert files - told == {"__init__", *reference.INTERNAL}
+    assert all(f".. automodule:: labkit.{name}\n" in reference.section(name) for name in told)

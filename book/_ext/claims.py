@@ -34,6 +34,10 @@ class LedgerDomain(Domain):
         claims = self.data["claims"]
         self.data["claims"] = {at: anchor for at, anchor in claims.items() if at[1] != docname}
 
+    def resolve_any_xref(self, *reference: Any) -> list[tuple[str, nodes.Element]]:
+        """Find nothing: pages link to claims by their address."""
+        return []
+
     def get_objects(self) -> Iterator[tuple[str, str, str, str, str, int]]:
         for (key, docname), anchor in sorted(self.data["claims"].items()):
             yield key, key, "claim", docname, anchor, FIRST

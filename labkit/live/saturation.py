@@ -25,7 +25,7 @@ class Saturation(LiveFigure):
     """Draw a query and keys again and again, and watch the largest of the weights.
 
     A draw is one query and its keys, entries standard normal. Given the query, the scores are
-    exactly normal with deviation |q|, so a draw takes one number a key and d_k for the query.
+    exactly normal with deviation ‖q‖, so a draw takes one number a key and d_k for the query.
     The numbers of a draw depend on the seed and its place alone: moving a control shows the same
     draws at another setting.
 

@@ -17,9 +17,10 @@ class Laboratory:
 
     A page without a kernel shows the first state as a figure, Jupyter and Colab show the controls.
 
-    controls : ipywidgets by name; what they hold is handed to `draw` under these names
-    draw : makes a figure of labkit.figures, whose text alternative becomes the line above it
-    arranged : the controls laid out; one below the other unless given
+    Args:
+        controls: ipywidgets by name; what they hold is handed to ``draw`` under these names.
+        draw: makes a figure of labkit.figures, whose text alternative becomes the line above it.
+        arranged: the controls laid out; one below the other unless given.
     """
 
     def __init__(

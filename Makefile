@@ -3,11 +3,13 @@
 .DELETE_ON_ERROR:
 PYTHON ?= python3
 BIN := $(CURDIR)/.venv/bin
-IN_BROWSER := $(addprefix tests/,test_pages.py test_live_pages.py test_jupyterlab.py)
+IN_BROWSER := $(addprefix tests/,test_pages.py test_live_pages.py test_jupyterlab.py test_editions.py)
 NOTEBOOKS := $(sort $(wildcard chapters/*.ipynb labs/*.ipynb))
 READY := .venv/ready
 VENDORED := book/node_modules/.package-lock.json
 PORT ?= 8000
+# The editions draw with parts of the build's extension.
+EXTENDED := PYTHONPATH="$(CURDIR)/book/_ext"
 # Sphinx copies static files only when a page changed, so a newer one asks for a full build.
 SHARED := book/_static book/_ext labkit/live _config.yml _toc.yml
 STALE = $(shell find $(SHARED) -newer _build/html/index.html 2>/dev/null | head -n 1)
@@ -15,8 +17,8 @@ STALE = $(shell find $(SHARED) -newer _build/html/index.html 2>/dev/null | head 
 export PATH := $(BIN):$(PATH)
 export PYTHONDONTWRITEBYTECODE := 1
 
-.PHONY: help setup book serve archive test lint unit notebooks tamper pages colab matrix seal run \
-  requirements stamp lab wheel bench clean diff-setup
+.PHONY: help setup book serve pdf epub archive test lint unit notebooks tamper pages colab matrix \
+  seal run requirements stamp lab wheel bench clean diff-setup
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' Makefile
@@ -47,6 +49,14 @@ book: setup ## Build the HTML book, warnings are errors
 serve: book ## Build the book and serve it on this machine
 	@echo "Read it at http://127.0.0.1:$(PORT)/ (stop with Ctrl-C)"
 	@$(BIN)/python -m http.server --bind 127.0.0.1 --directory _build/html $(PORT)
+
+pdf: book ## Print the book as one PDF
+	@$(BIN)/python tools/browser.py
+	@$(EXTENDED) $(BIN)/python tools/pdf.py
+
+epub: book ## Write the book as an EPUB
+	@$(BIN)/python tools/browser.py
+	@$(EXTENDED) $(BIN)/python tools/epub.py
 
 archive: book ## Pack the pages as one zip file that opens by double click
 	@$(BIN)/python tools/archive.py

@@ -12,11 +12,22 @@ from labkit import ledger
 PICTURE = Path(__file__).resolve().parent.parent / "_static" / "third-row.svg"
 DOCUMENT, COMPUTED = "#D55E00", "#0072B2"
 WIDTH, BASE, SCALE = 64, 208, 280
+CLAIM = "section-2.3/by-hand/weights"
+
+
+def says() -> str:
+    """Tell in words what the picture shows."""
+    claim = ledger.find_claim(CLAIM)
+    printed, computed = (
+        "{}, {} and {}".format(*(ledger.show(weight, claim.places) for weight in weights[2]))
+        for weights in (claim.value, claim.computed)
+    )
+    return f"Three weights as printed: {printed}. As computed: {computed}."
 
 
 def picture() -> str:
     """Draw row 3 of the by-hand weights, as printed and as computed, as bars."""
-    claim = ledger.find_claim("section-2.3/by-hand/weights")
+    claim = ledger.find_claim(CLAIM)
     groups = [
         ("as printed", claim.value[2], DOCUMENT, 60),
         ("as computed", claim.computed[2], COMPUTED, 360),

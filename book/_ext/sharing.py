@@ -18,10 +18,6 @@ from sphinx.config import Config
 
 PROJECT = BOOK.parent / "pyproject.toml"
 CARD = "card.png"
-CARD_SAYS = (
-    "Attention, Executed. Four documents explain multi-head attention; this book computes what "
-    "they say. Three weights as printed, 0.276, 0.276 and 0.448, beside the weights as computed."
-)
 LENGTH = 200  # characters of a description that search engines and messengers show
 
 
@@ -42,17 +38,25 @@ def prepare(app: Sphinx, config: Config) -> None:
 
 
 def card() -> bytes:
-    """Draw the picture that stands beside a shared link, with fonts that are here anyway."""
-    fonts = PACKAGES / "katex" / "dist" / "fonts"
+    """Draw the picture that stands beside a shared link."""
     drawing = landing.picture().replace("<svg ", '<svg x="150" y="225" width="900" height="380" ')
+    return render(
+        '<text x="600" y="112" font-size="76" font-weight="bold">Attention, Executed</text>'
+        '<text x="600" y="172" font-size="32">Four documents explain multi-head attention. '
+        f"This book computes what they say.</text>{drawing}",
+        width=1200,
+        height=630,
+    )
+
+
+def render(drawing: str, *, width: int, height: int) -> bytes:
+    """Make a PNG of parts of an SVG, with fonts that come with the formulas on every machine."""
+    fonts = PACKAGES / "katex" / "dist" / "fonts"
     return resvg_py.svg_to_bytes(
         svg_string=(
-            '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 1200 630" '
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
             'font-family="sans-serif" text-anchor="middle" fill="#1b1f24">'
-            '<rect width="1200" height="630" fill="#ffffff"/>'
-            '<text x="600" y="112" font-size="76" font-weight="bold">Attention, Executed</text>'
-            '<text x="600" y="172" font-size="32">Four documents explain multi-head attention. '
-            f"This book computes what they say.</text>{drawing}</svg>"
+            f'<rect width="{width}" height="{height}" fill="#ffffff"/>{drawing}</svg>'
         ),
         font_files=[str(fonts / f"KaTeX_SansSerif-{cut}.ttf") for cut in ("Regular", "Bold")],
         sans_serif_family="KaTeX_SansSerif",
@@ -93,7 +97,7 @@ def add_tags(
         "og:type": "website" if pagename == app.config.root_doc else "article",
         "og:site_name": app.config.project,
         "og:image": context["pathto"](card, resource=True),
-        "og:image:alt": CARD_SAYS,
+        "og:image:alt": landing.says(),
     }
     if site := app.config.html_baseurl:
         tags["og:image"] = urljoin(site, card)

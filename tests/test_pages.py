@@ -248,3 +248,15 @@ def test_every_page_opens_by_double_click(page: Page, unpacked: str):
     assert wrong == []
     page.goto(f"{unpacked}/index.html")
     page.wait_for_url("**/book/index.html")
+
+
+def test_a_page_prints_light_and_open(page: Page, site: str):
+    page.goto(f"{site}/chapters/01_query_key_value.html")
+    set_theme(page, "dark")
+    folded = page.locator("article details:not([open], .hide)")
+    assert folded.count()
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert (folded.count(), page.evaluate(THEME)) == (0, "light")
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert folded.count()
+    assert page.evaluate(THEME) == "dark"

@@ -64,8 +64,9 @@ class Page:
 
     @property
     def heading(self) -> str:
-        """Name the page as the contents do."""
-        return f"{self.number}  {self.title}".strip()
+        """Name the page as the contents do: a lab's title has its number already."""
+        numbered = self.title.startswith(self.number)
+        return self.title if numbered else f"{self.number}  {self.title}"
 
 
 def version() -> str:

@@ -39,6 +39,7 @@ SHEETS = [
 ]
 HOW = {"prefer_css_page_size": True, "print_background": True, "outline": True, "tagged": True}
 PRINTINGS = 4
+PATIENCE = 300_000  # milliseconds: a whole book is one page here
 
 
 def document(pages: list[editions.Page]) -> BeautifulSoup:
@@ -88,8 +89,8 @@ def page_number(link: str) -> Tag:
 
 def opening(page: editions.Page) -> str:
     """Write what stands above a chapter's title."""
-    kind = page.number if page.number.startswith("Lab") else f"Chapter {page.number}"
-    return f'<p class="kind">{kind if page.number else escape(page.part)}</p>'
+    kind = f"Chapter {page.number}" if page.number.isdigit() else page.part
+    return f'<p class="kind">{escape(kind)}</p>'
 
 
 def running_head(name: str, text: str) -> str:
@@ -159,6 +160,7 @@ def write(pages: list[editions.Page], path: Path = PDF) -> None:
         options = {"executable_path": find(), "args": [*ARGUMENTS, OFFLINE]}
         with playwright.chromium.launch(**options) as browser:
             window = browser.new_page()
+            window.set_default_timeout(PATIENCE)
             for _ in range(PRINTINGS):
                 PRINT.write_text(str(soup), encoding="utf-8")
                 window.goto(PRINT.as_uri())

@@ -19,8 +19,11 @@ HTML = ROOT / "_build" / "html"
 PICTURES = ROOT / "_build" / "pictures"
 FIGURES = "figure.plotly-figure, figure.live-figure"
 VIEW = {"width": 1000, "height": 900}
-# Taken with the figure's own data and layout, in print's colours, without what only a hand can use.
 WIDTH = 720
+# What stands below a live figure's picture in words, or needs a hand to open.
+HIDE = ".live-caption, .live details { display: none !important; }"
+PATIENCE = 120_000  # milliseconds, for a busy machine
+# Drawn from the figure's own data and layout, on white, without what only a hand can use.
 DRAW = """(figure, width) => {
   const { data, layout } = JSON.parse(figure.querySelector("script").textContent);
   const { sliders, ...still } = layout;
@@ -84,7 +87,9 @@ def taken(picture: Picture) -> bool:
 
 def photograph(page: Page, address: str, pictures: list[Picture]) -> None:
     """Take the pictures of one page."""
+    page.set_default_timeout(PATIENCE)
     page.goto((HTML / address).as_uri())
+    page.add_style_tag(content=HIDE)
     figures = page.locator(FIGURES).all()
     if len(figures) != len(pictures):
         raise RuntimeError(f"{address} shows {len(figures)} figures, its HTML has {len(pictures)}")

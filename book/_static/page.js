@@ -17,3 +17,17 @@ function unfold() {
 }
 document.addEventListener("DOMContentLoaded", unfold);
 window.addEventListener("hashchange", unfold);
+
+// On paper nothing can be opened, and ink is dark: print light, with verdicts and answers open.
+const root = document.documentElement;
+let before;
+window.addEventListener("beforeprint", () => {
+  const folds = [...document.querySelectorAll("article details:not([open], .hide)")];
+  before = { theme: root.dataset.theme, folds };
+  root.dataset.theme = "light";
+  folds.forEach((fold) => { fold.open = true; });
+});
+window.addEventListener("afterprint", () => {
+  root.dataset.theme = before.theme;
+  before.folds.forEach((fold) => { fold.open = false; });
+});

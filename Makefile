@@ -17,8 +17,8 @@ STALE = $(shell find $(SHARED) -newer _build/html/index.html 2>/dev/null | head 
 export PATH := $(BIN):$(PATH)
 export PYTHONDONTWRITEBYTECODE := 1
 
-.PHONY: help setup book serve pdf epub archive test lint unit notebooks tamper pages colab matrix \
-  seal run requirements stamp lab wheel bench clean diff-setup
+.PHONY: help setup book serve pdf epub archive labs marks test lint unit notebooks tamper pages \
+  colab matrix seal run requirements stamp lab wheel bench clean diff-setup
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' Makefile
@@ -58,6 +58,14 @@ epub: book ## Write the book as an EPUB
 	@$(BIN)/python tools/browser.py
 	@$(EXTENDED) $(BIN)/python tools/epub.py
 
+labs: setup ## Write the labs for a class, with and without solutions, to OUT=folder
+	@test -n "$(OUT)" || { echo "Say where to: make labs OUT=../class"; exit 1; }
+	@$(BIN)/python tools/lab_sets.py write $(OUT)
+
+marks: setup ## List which checks passed in the labs handed in to IN=folder
+	@test -n "$(IN)" || { echo "Say where they are: make marks IN=../handed-in"; exit 1; }
+	@$(BIN)/python tools/lab_sets.py marks $(IN)
+
 archive: book ## Pack the pages as one zip file that opens by double click
 	@$(BIN)/python tools/archive.py
 
@@ -86,7 +94,7 @@ pages: book ## Open every page, and the labs in JupyterLab, in a real browser
 
 colab: setup ## Run the labs as Colab would, without anything of ours
 	@echo "== Labs in an environment like Colab's"
-	@$(BIN)/python tests/colab.py
+	@PYTHONPATH="$(CURDIR)/tools" $(BIN)/python tests/colab.py
 
 tamper: setup ## Change digits, verdicts and code, and see that each is noticed; ALL=1 for every place
 	@echo "== Tampering"

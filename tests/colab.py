@@ -15,8 +15,8 @@ import venv
 from pathlib import Path
 
 import nbformat
+from lab_sets import LABS, solved, tagged
 from notebooks import ROOT
-from test_labs import LABS, solved, tagged
 from test_stamp import copy
 
 ENVIRONMENT = ROOT / ".venv-colab"

@@ -5,39 +5,19 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import classes
 import nbformat
 import pytest
+from lab_sets import LABS, SOLUTION, for_class, marks, solutions, solved, tagged, unsolved
 from nbclient import NotebookClient
-from notebooks import NOTEBOOKS, ROOT, code_cells, name, read
+from notebooks import ROOT, code_cells, name, read
 
 from labkit import ledger
 
-LABS = [path for path in NOTEBOOKS if path.name.startswith("lab_")]
-FENCE = re.compile(
-    r"<details><summary>Solution</summary>\n\n```python\n(.*?)```\n\n</details>", re.S
-)
 HINT = re.compile(r"<details><summary>Hint \d</summary>")
 TASK = re.compile(r"where: \"?((?:Exercise|Example|Practice Problem) [\d.]*\d)")
 
 each_lab = pytest.mark.parametrize("path", LABS, ids=name)
-
-
-def tagged(notebook: nbformat.NotebookNode, tag: str) -> list[nbformat.NotebookNode]:
-    return [cell for cell in notebook.cells if tag in cell.metadata.get("tags", [])]
-
-
-def solutions(notebook: nbformat.NotebookNode) -> list[str]:
-    return [found for cell in notebook.cells for found in FENCE.findall(cell.source)]
-
-
-def solved(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
-    """Put each solution in place of its stub; let a check that fails stop the lab."""
-    notebook = nbformat.from_dict(notebook)
-    for cell, solution in zip(tagged(notebook, "exercise"), solutions(notebook), strict=True):
-        cell.source = solution
-    for cell in tagged(notebook, "raises-exception"):
-        cell.metadata.tags.remove("raises-exception")
-    return notebook
 
 
 def test_there_are_labs():
@@ -55,7 +35,7 @@ def test_every_exercise_has_a_check_hints_and_a_solution(path: Path):
         assert "check" in check.metadata.tags
         assert "raises-exception" in check.metadata.tags
         assert len(HINT.findall(help_.source)) >= 2
-        assert len(FENCE.findall(help_.source)) == 1
+        assert len(SOLUTION.findall(help_.source)) == 1
 
 
 @each_lab
@@ -93,6 +73,61 @@ def test_the_solutions_pass_their_checks(path: Path):
     for cell in tagged(notebook, "check"):
         assert [output.output_type for output in cell.outputs] == ["stream"]
         assert re.fullmatch(r"\w+: right\. .*\n", cell.outputs[0].text)
+
+
+@each_lab
+def test_students_get_hints_and_no_solution(path: Path):
+    lab, given = read(path), for_class(unsolved(read(path)), path.name)
+    told = "\n".join(cell.source for cell in given.cells)
+    assert len(HINT.findall(told)) == sum(len(HINT.findall(cell.source)) for cell in lab.cells)
+    assert ">Solution<" not in told
+    assert "solution" not in given.cells[0].source, "offers one; see OFFERED in tools/lab_sets.py"
+    assert not any(solution.strip() in told for solution in solutions(lab))
+    stubs = tagged(given, "exercise")
+    assert [stub.source for stub in stubs] == [stub.source for stub in tagged(lab, "exercise")]
+
+
+@each_lab
+def test_instructors_get_a_solution_for_every_stub(path: Path):
+    given = for_class(solved(read(path)), path.name)
+    assert [cell.source for cell in tagged(given, "exercise")] == solutions(read(path))
+    assert tagged(given, "raises-exception") == []
+
+
+@each_lab
+@pytest.mark.parametrize("address", ["", "https://example.org/book/"])
+def test_links_of_a_class_set_lead_to_the_published_book_or_nowhere(
+    path: Path, address: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("BOOK_ADDRESS", address)
+    given = for_class(read(path), path.name)
+    told = "\n".join(cell.source for cell in given.cells if cell.cell_type == "markdown")
+    assert "](../" not in told
+    assert ("](https://example.org/book/chapters/" in told) == bool(address)
+    assert not any(cell.get("outputs") for cell in given.cells)
+
+
+def test_marks_are_read_from_the_checks(tmp_path: Path, capsys: pytest.CaptureFixture):
+    def check(*outputs: nbformat.NotebookNode) -> nbformat.NotebookNode:
+        return nbformat.v4.new_code_cell(metadata={"tags": ["check"]}, outputs=list(outputs))
+
+    right = nbformat.v4.new_output("stream", text="as printed\nmask: right. Rows sum to 1.\n")
+    wrong = nbformat.v4.new_output("error", ename="Wrong", evalue="not right", traceback=[])
+    handed_in = nbformat.v4.new_notebook(cells=[check(right), check(wrong), check()])
+    for folder in (tmp_path / "ada", tmp_path / "ada" / ".ipynb_checkpoints"):
+        folder.mkdir()
+        nbformat.write(handed_in, folder / "lab.ipynb")
+    (tmp_path / "cut.ipynb").write_text('{"cells": [')
+    marks(tmp_path)
+    told = capsys.readouterr().out.splitlines()
+    assert told == ["ada/lab.ipynb: 1 of 3: passed - -", "cut.ipynb: not a notebook"]
+
+
+def test_a_hub_gets_links_if_the_book_has_an_address():
+    assert "has no address" in classes.links(LABS, None)
+    told = classes.links(LABS, "https://github.com/owner/name.git")
+    assert told.count("git-pull?repo=https%3A%2F%2Fgithub.com%2Fowner%2Fname.git&") == len(LABS)
+    assert f"urlpath=lab%2Ftree%2Fname%2Flabs%2F{LABS[0].name}" in told
 
 
 def test_the_labs_page_lists_every_lab():

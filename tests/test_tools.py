@@ -20,6 +20,7 @@ import sharing
 import yaml
 from docutils import nodes
 from notebooks import ROOT
+from stamp import pages_address
 
 from labkit import ledger
 
@@ -155,7 +156,7 @@ def test_descriptions_are_plain_text(tex: str, text: str):
 def tags(address: str, monkeypatch: pytest.MonkeyPatch) -> str:
     """Write the tags of a page of a book published at an address, or at none."""
     monkeypatch.setenv("BOOK_ADDRESS", address)
-    config = SimpleNamespace(root_doc="index", project="Book", html_baseurl=sharing.address())
+    config = SimpleNamespace(root_doc="index", project="Book", html_baseurl=pages_address())
     app = SimpleNamespace(
         config=config,
         env=SimpleNamespace(titles={"a/b": nodes.title("", "Title")}),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import io
+import os
 import sys
 import tomllib
 from dataclasses import dataclass
@@ -81,6 +82,15 @@ def read(root: Path) -> Address:
     """Read address and version from pyproject.toml."""
     project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     return Address(project.get("urls", {}).get("Repository"), project["version"])
+
+
+def pages_address(root: Path = ROOT) -> str:
+    """Return the address that the built pages are published at, or nothing.
+
+    A workflow that publishes them knows it, in BOOK_ADDRESS; else pyproject.toml may state it.
+    """
+    project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    return os.environ.get("BOOK_ADDRESS") or project.get("urls", {}).get("Documentation", "")
 
 
 def stamped_lab(path: Path, root: Path, address: Address) -> str:

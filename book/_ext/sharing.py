@@ -2,37 +2,26 @@
 
 from __future__ import annotations
 
-import os
 import re
-import tomllib
 from html import escape
 from typing import Any
 from urllib.parse import urljoin
 
 import landing
 import resvg_py
-from assets import BOOK, PACKAGES, VENDORED
+from assets import PACKAGES, VENDORED
 from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.config import Config
+from stamp import pages_address
 
-PROJECT = BOOK.parent / "pyproject.toml"
 CARD = "card.png"
 LENGTH = 200  # characters of a description that search engines and messengers show
 
 
-def address() -> str:
-    """Return the address the pages are published at, or nothing: from the environment or pyproject.
-
-    An address that a workflow knows comes before the one that the project states.
-    """
-    stated = tomllib.loads(PROJECT.read_text(encoding="utf-8"))["project"].get("urls", {})
-    return os.environ.get("BOOK_ADDRESS") or stated.get("Documentation", "")
-
-
 def prepare(app: Sphinx, config: Config) -> None:
     """Draw the card, and tell Sphinx the address, from which it makes canonical links."""
-    config.html_baseurl = config.html_baseurl or address()
+    config.html_baseurl = config.html_baseurl or pages_address()
     VENDORED.mkdir(parents=True, exist_ok=True)
     (VENDORED / CARD).write_bytes(card())
 

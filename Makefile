@@ -18,7 +18,7 @@ export PATH := $(BIN):$(PATH)
 export PYTHONDONTWRITEBYTECODE := 1
 
 .PHONY: help setup book serve pdf epub archive labs marks test lint unit notebooks tamper pages \
-  colab matrix seal run requirements stamp lab wheel bench clean diff-setup
+  colab matrix seal run requirements stamp lab wheel bench frames clean diff-setup
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' Makefile
@@ -128,6 +128,9 @@ requirements: setup ## Pin all that requirements.in draws in; UPGRADE=1 takes ne
 
 bench: setup ## Compare labkit's speed and memory with PyTorch's module
 	@$(BIN)/python tests/benchmark.py
+
+frames: book ## Measure how long the live figures take to follow a control
+	@PYTHONPATH="$(CURDIR)/tools" $(BIN)/python tests/frames.py
 
 diff-setup: setup ## Show notebooks as text in this clone's git diff
 	@git config diff.jupytext.textconv "$(BIN)/jupytext --to md --output - --opt notebook_metadata_filter=-all"

@@ -169,13 +169,6 @@ def test_nothing_of_the_ledger_can_be_changed_in_passing():
             setattr(part, name, None)
 
 
-def test_a_bound_with_more_places_than_it_shows_is_refused():
-    row = {"id": "a", "where": "w", "says": "s", "at_most": 0.26975}
-    assert ledger.read_claim("d", row | {"places": 5}).stated == "at most 0.26975"
-    with pytest.raises(LedgerError, match=r"d/a: the bound 0\.26975 does not show at 4 places"):
-        ledger.read_claim("d", row | {"places": 4})
-
-
 def test_an_id_that_stands_twice_is_refused(tmp_path, monkeypatch):
     row = {"id": "a", "where": "w", "says": "s"}
     rows = {"document": "d", "title": "t", "claims": [row, row]}

@@ -50,9 +50,9 @@ def test_claim_is_complete(claim: Claim):
         other = ledger.find_claim(claim.against)
         assert other.against == claim.key, "two claims in conflict name each other"
         assert claim.verdict == other.verdict == "conflict"
-    for limit in (claim.at_least, claim.at_most):
-        if None not in (limit, claim.places):
-            assert ledger.rounded(limit, claim.places) == limit, "a bound shows all of its places"
+    for stated in (claim.value, claim.at_least, claim.at_most):
+        if None not in (stated, claim.places):
+            assert ledger.rounded(stated, claim.places) == stated, "it shows all of its places"
 
 
 def test_claims_stand_in_the_order_of_their_file():

@@ -94,7 +94,7 @@ pages: book ## Open every page, and the labs in JupyterLab, in a real browser
 
 colab: setup ## Run the labs as Colab would, without anything of ours
 	@echo "== Labs in an environment like Colab's"
-	@PYTHONPATH="$(CURDIR)/tools" $(BIN)/python tests/colab.py
+	@PYTHONPATH="$(CURDIR)/tools:$(CURDIR)/book/_ext" $(BIN)/python tests/colab.py
 
 tamper: setup ## Change digits, verdicts and code, and see that each is noticed; ALL=1 for every place
 	@echo "== Tampering"

@@ -5,7 +5,10 @@ from __future__ import annotations
 import copy
 import re
 import shutil
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 from zipfile import ZipFile
 
@@ -23,15 +26,21 @@ XHTML = "{http://www.w3.org/1999/xhtml}"
 pytestmark = pytest.mark.xdist_group("editions")
 
 
+def with_own_browser(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call what opens a browser in a thread of its own: other tests here have theirs open."""
+    with ThreadPoolExecutor(max_workers=1) as thread:
+        return thread.submit(function, *arguments).result()
+
+
 @pytest.fixture(scope="session")
 def pages() -> list[editions.Page]:
-    return editions.read_all()
+    return with_own_browser(editions.read_all)
 
 
 @pytest.fixture(scope="session")
 def printed(tmp_path_factory: pytest.TempPathFactory, pages: list[editions.Page]) -> PdfReader:
     path = tmp_path_factory.mktemp("pdf") / "book.pdf"
-    pdf.write(copy.deepcopy(pages), path)
+    with_own_browser(pdf.write, copy.deepcopy(pages), path)
     return PdfReader(path)
 
 

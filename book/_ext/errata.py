@@ -78,7 +78,8 @@ def entry(claim: ledger.Claim) -> str:
     rows = [("Where", claim.where), ("Read as", claim.test)]
     if claim.value is not None or claim.is_bound:
         stated = "Holds if" if claim.is_bound else "Document"
-        rows += [(stated, claim.stated), ("Computed", claim.came_out)]
+        # One keyed answer is itself the opening of a code block.
+        rows += [(stated, claim.stated.replace("`", r"\`")), ("Computed", claim.came_out)]
     rows += [("Against", claim.against), ("Why", claim.why), ("Source", claim.source)]
     if claim.notebook:
         cell = f"../{claim.notebook}.html#{claim.anchor}"

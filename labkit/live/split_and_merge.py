@@ -45,7 +45,7 @@ class SplitAndMerge(LiveFigure):
     title = Unicode("Split and merge, step by step").tag(sync=True)
     caption = Unicode(
         "The numbers of four tokens with six features go through split, causal attention and "
-        "merge: rightly, and beside it with a mistake. Colours show of which tokens a number is "
+        "merge: correctly, and beside it with a mistake. Colours show of which tokens a number is "
         "made, and × that some of it comes from the future of the position where it stands. You "
         "choose the step, the mistake and the number of heads."
     ).tag(sync=True)

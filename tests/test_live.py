@@ -337,7 +337,7 @@ def test_the_chapters_weights_are_the_models_and_light():
         for output in outputs(path)
         if output.get("data", {}).get(live.MIME, {}).get("figure") == "head_viewer"
     )
-    encoder, figure = load_encoder().double(), live.HeadViewer(**state)
+    encoder, figure = load_encoder.__wrapped__().double(), live.HeadViewer(**state)
     for i, stored in enumerate(figure.stored["sentences"]):
         figure.sentence = i
         tokens, weights = encoder.encode([stored["text"]]).sentence(0)

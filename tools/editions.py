@@ -18,14 +18,15 @@ from pathlib import Path, PurePosixPath
 from urllib.parse import urldefrag, urlsplit
 
 import pictures
+import sharing
 import yaml
 from bs4 import BeautifulSoup, Tag
 
 ROOT = Path(__file__).resolve().parent.parent
 HTML = ROOT / "_build" / "html"
 TITLE = "Attention, Executed"
-SAYS = "Four documents explain multi-head attention. This book computes what they say."
-AUTHOR = "The Attention, Executed contributors"
+SAYS = " ".join(sharing.SAYS)
+AUTHOR = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))["authors"][0]["name"]
 LICENCE = "Text and figures are under CC BY 4.0, code is under the MIT License."
 EDITION = (
     "This edition is made from the book's pages. A verdict stands below the text that it belongs "

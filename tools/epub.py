@@ -116,8 +116,8 @@ def cover() -> bytes:
     return sharing.render(
         '<text x="600" y="380" font-size="120" font-weight="bold">Attention,</text>'
         '<text x="600" y="520" font-size="120" font-weight="bold">Executed</text>'
-        '<text x="600" y="1480" font-size="46">Four documents explain multi-head attention.</text>'
-        f'<text x="600" y="1550" font-size="46">This book computes what they say.</text>{drawing}',
+        f'<text x="600" y="1480" font-size="46">{sharing.SAYS[0]}</text>'
+        f'<text x="600" y="1550" font-size="46">{sharing.SAYS[1]}</text>{drawing}',
         width=1200,
         height=1800,
     )

@@ -91,9 +91,12 @@ def write(folder: Path) -> None:
 
 def marks(folder: Path) -> None:
     """List, for each notebook handed in, which of its checks passed."""
-    for path in sorted(folder.rglob("*.ipynb")):
-        if CHECKPOINTS in path.parts:
-            continue
+    handed = [path for path in sorted(folder.rglob("*.ipynb")) if CHECKPOINTS not in path.parts]
+    if not handed:
+        raise SystemExit(
+            f"{folder} has no notebooks. Say where they are: make marks IN=../handed-in"
+        )
+    for path in handed:
         try:
             handed_in = nbformat.read(path, as_version=4)
         except ValueError:

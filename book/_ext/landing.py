@@ -7,10 +7,10 @@ from typing import Any
 
 from sphinx.application import Sphinx
 
-from labkit import ledger
+from labkit import figures, ledger
 
 PICTURE = Path(__file__).resolve().parent.parent / "_static" / "third-row.svg"
-DOCUMENT, COMPUTED = "#D55E00", "#0072B2"
+DOCUMENT, COMPUTED = figures.ORANGE, figures.BLUE
 WIDTH, BASE, SCALE = 64, 208, 280
 CLAIM = "section-2.3/by-hand/weights"
 
@@ -32,7 +32,7 @@ def picture() -> str:
         ("as printed", claim.value[2], DOCUMENT, 60),
         ("as computed", claim.computed[2], COMPUTED, 360),
     ]
-    parts = [part for group in groups for part in bars(*group)]
+    parts = [part for group in groups for part in bars(*group, claim.places)]
     return "\n".join(
         [
             '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 640 270" '
@@ -44,7 +44,7 @@ def picture() -> str:
     )
 
 
-def bars(title: str, weights: list[float], colour: str, left: int) -> list[str]:
+def bars(title: str, weights: list[float], colour: str, left: int, places: int) -> list[str]:
     """Draw one group of three weights."""
     middle = left + 110
     parts = [f'<text x="{middle}" y="34" font-weight="600" fill="#1b1f24">{title}</text>']
@@ -54,7 +54,7 @@ def bars(title: str, weights: list[float], colour: str, left: int) -> list[str]:
             f'<rect x="{x}" y="{BASE - height:.1f}" width="{WIDTH}" height="{height:.1f}" '
             f'rx="3" fill="{colour}"/>',
             f'<text x="{x + WIDTH / 2}" y="{BASE - height - 8:.1f}" fill="#1b1f24">'
-            f"{ledger.show(weight, 3)}</text>",
+            f"{ledger.show(weight, places)}</text>",
             f'<text x="{x + WIDTH / 2}" y="{BASE + 26}" fill="#4b5563">token {i + 1}</text>',
         ]
     return parts

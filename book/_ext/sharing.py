@@ -15,6 +15,7 @@ from sphinx.application import Sphinx
 from sphinx.config import Config
 from stamp import pages_address
 
+SAYS = ("Four documents explain multi-head attention.", "This book computes what they say.")
 CARD = "card.png"
 LENGTH = 200  # characters of a description that search engines and messengers show
 
@@ -31,8 +32,7 @@ def card() -> bytes:
     drawing = landing.picture().replace("<svg ", '<svg x="150" y="225" width="900" height="380" ')
     return render(
         '<text x="600" y="112" font-size="76" font-weight="bold">Attention, Executed</text>'
-        '<text x="600" y="172" font-size="32">Four documents explain multi-head attention. '
-        f"This book computes what they say.</text>{drawing}",
+        f'<text x="600" y="172" font-size="32">{" ".join(SAYS)}</text>{drawing}',
         width=1200,
         height=630,
     )

@@ -110,4 +110,4 @@ def layer_bytes(d_model: int, h: int, d_k: int, n: int, B: int, size: int) -> di
 def told(amount: float) -> str:
     """Write a number with four digits and a prefix: 2.359 M."""
     power = (len(str(round(amount))) - 1) // 3
-    return f"{amount / 1000**power:.4g} {('', *'kMGTPE')[power]}"
+    return f"{amount / 1000**power:.4g} {('', *'kMGTPEZY')[power]}"

@@ -87,6 +87,26 @@ def test_an_exercise_not_begun_is_told_kindly(exercise: Exercise):
             exercise.check(answer)
 
 
+def test_an_answer_that_calls_a_stub_is_told_which():
+    def split(x: Any) -> Any:
+        raise NotImplementedError
+
+    class Layer(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            return split(x)
+
+    class Empty(torch.nn.Module):
+        """Without forward, for which PyTorch raises the same error."""
+
+    with pytest.raises(NotYet, match=r"^Layer calls .*split, which is still the stub\. Write"):
+        guard.Answer("Layer", Layer())(x=0)
+    with pytest.raises(NotYet, match=r"^split is still the stub"):
+        guard.Answer("split", split)(x=0)
+    with pytest.raises(Wrong, match=r"expected  it runs\n.*missing the required") as caught:
+        guard.Answer("Layer", Empty())(x=0)
+    assert not isinstance(caught.value, NotYet)
+
+
 # What no exercise wants, made from a right answer to each.
 
 

@@ -31,11 +31,22 @@ def test_every_exercise_has_a_check_hints_and_a_solution(path: Path):
     assert begun
     for i in begun:
         card, check, help_ = cells[i - 1], cells[i + 1], cells[i + 2]
-        assert re.search(r"^## \d+\. .*\n\n\*(Easy|Harder|Hard), \d+ minutes\.\*", card.source)
+        assert re.search(r"^## \d+\. .*\n\n\*(Easy|Medium|Hard), \d+ minutes\.\*", card.source)
         assert "check" in check.metadata.tags
         assert "raises-exception" in check.metadata.tags
         assert len(HINT.findall(help_.source)) >= 2
         assert len(SOLUTION.findall(help_.source)) == 1
+
+
+@each_lab
+def test_the_minutes_add_up(path: Path):
+    cells = read(path).cells
+    minutes = [
+        int(m) for cell in cells for m in re.findall(r"^\*\w+, (\d+) minutes\.", cell.source, re.M)
+    ]
+    assert f"about {sum(minutes)} minutes" in cells[0].source
+    index = (ROOT / "labs/index.md").read_text(encoding="utf-8")
+    assert re.search(rf"\({path.name}\).*\| {sum(minutes)} \|", index)
 
 
 @each_lab
@@ -118,6 +129,8 @@ def test_marks_are_read_from_the_checks(tmp_path: Path, capsys: pytest.CaptureFi
         folder.mkdir()
         nbformat.write(handed_in, folder / "lab.ipynb")
     (tmp_path / "cut.ipynb").write_text('{"cells": [')
+    with pytest.raises(SystemExit, match="has no notebooks"):
+        marks(tmp_path / "ada" / ".ipynb_checkpoints")
     marks(tmp_path)
     told = capsys.readouterr().out.splitlines()
     assert told == ["ada/lab.ipynb: 1 of 3: passed - -", "cut.ipynb: not a notebook"]

@@ -145,7 +145,8 @@ def expect_number(
 def audit(function: Callable[[list], tuple[list[str], list[str]]]) -> None:
     """Check two lists of a table's exceptions: rows (name, h, d_k) to two lists of names."""
     answer = Answer("audit", function)
-    tables = ([(name, h, d // h) for name, (d, h) in MODELS.items()], GPT_3, MADE_UP, [])
+    by_width = sorted(MODELS.items(), key=lambda model: model[1][0])
+    tables = ([(name, h, d // h) for name, (d, h) in by_width], GPT_3, MADE_UP, [])
     for rows in (MADE_UP[:3], *tables):
         odd = [name for name, _, d_k in rows if d_k not in (64, 128)]
         wider = [after[0] for before, after in pairwise(rows) if after[2] > before[2]]

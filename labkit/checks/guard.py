@@ -37,12 +37,15 @@ class Wrong(AssertionError):  # noqa: N818 (the name is what the learner reads)
 
 
 class NotYet(Wrong):
-    """An exercise that nobody has begun."""
+    """An exercise that nobody has begun, or one that calls such a one."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, called_by: str = "") -> None:
         super().__init__(
-            f"{name} is still the stub. Write your answer in the cell above, run that cell, then "
-            "this one. If you are stuck, open a hint."
+            f"{called_by} calls {name}, which is still the stub. Write {name}, or call something "
+            "else in its place."
+            if called_by
+            else f"{name} is still the stub. Write your answer in the cell above, run that cell, "
+            "then this one. If you are stuck, open a hint."
         )
 
 
@@ -152,7 +155,7 @@ class Answer:
                 torch.manual_seed(self.seed[0])
                 value = self.function(*given.values())
         except NotImplementedError as error:
-            raise NotYet(self.name) from error
+            raise self.unwritten(error, outcome) from error
         except TimeoutError as error:
             happened = f"none came within {SECONDS:g} seconds; is there a loop without end?"
             raise outcome.complaint("an answer in good time", happened) from error
@@ -166,6 +169,17 @@ class Answer:
                 happened = f"{name} was changed in place; now it is {show(given[name])}"
                 raise outcome.complaint("the arguments are left as they were", happened)
         return Outcome(self.name, arguments, value)
+
+    def unwritten(self, error: NotImplementedError, outcome: Outcome) -> Wrong:
+        """Say whose stub raised the error: this answer's, or that of something it calls."""
+        *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+        if frame.f_code.co_filename.startswith(LIBRARIES):
+            return outcome.complaint("it runs", blame(error))
+        stub = frame.f_code.co_qualname.removesuffix(".__init__")
+        own = getattr(self.function, "__qualname__", type(self.function).__qualname__)
+        if stub == own or stub.startswith(f"{own}."):
+            return NotYet(self.name)
+        return NotYet(stub, called_by=self.name)
 
     def fit(self, outcome: Outcome) -> None:
         """Raise Wrong if the function does not take as many arguments as it will get."""

@@ -98,7 +98,11 @@ def judge(
         outcome = answer(**{argument: numbered(implementation, number)})
         told, seen = outcome.truth(), implementation.__doc__
         if number <= len(sound):
-            outcome.demand(told, f"True: it is sound, {seen}", "came False, a false alarm")
+            outcome.demand(
+                told,
+                f"True: it is sound, {seen}",
+                "came False, a false alarm; print what it compares, and how closely",
+            )
         else:
             outcome.demand(not told, f"False: {seen}", "came True: the bug went unnoticed")
     right(

@@ -66,6 +66,15 @@ def test_only_queries_with_a_related_key_count():
     assert relation_score(weights, relation).item() == pytest.approx(0.8)
 
 
+def test_entropy_is_a_mean_over_queries():
+    weights = torch.tensor([[0.5, 0.5, 0.0], [0.25, 0.25, 0.5]], dtype=torch.float64)
+    assert entropy(weights).item() == pytest.approx((1 + 1.5) / 2, rel=1e-15)
+
+
+def test_a_relation_of_one_truth_holds_everywhere():
+    assert relation_score(torch.eye(2), torch.tensor(True)) == 1
+
+
 def test_a_relation_that_holds_nowhere_has_no_score():
     assert relation_score(torch.eye(2), torch.zeros(2, 2, dtype=torch.bool)).isnan()
 

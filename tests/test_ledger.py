@@ -103,10 +103,19 @@ def test_a_figure_that_most_draws_print_is_a_draw(stated):
     assert document(value=stated, places=1, draw=True).draw("claim", sample).claim.verdict == "draw"
 
 
-@pytest.mark.parametrize("sample", [[], [[0.5, 0.5]], [[[0.5]]]])
-def test_a_sample_of_another_shape_is_refused(sample):
-    with pytest.raises(LedgerError, match=r"each draw must have the figures of the claim, \[0.5\]"):
+@pytest.mark.parametrize(
+    ("sample", "got"),
+    [([], "[]"), ([[0.5, 0.5], [0.1, 0.2]], "[[0.5, 0.5]]"), ([[[0.5]], [[0.1]]], "[[[0.5]]]")],
+)
+def test_a_sample_of_another_shape_is_refused(sample, got):
+    with pytest.raises(LedgerError) as refusal:
         document(value=[0.5], places=1, draw=True).draw("claim", sample)
+    told = "each draw must have the figures of the claim, [0.5]; got "
+    assert str(refusal.value).endswith(told + got)
+
+
+def test_one_draw_is_a_sample():
+    assert document(value=[0.5], places=1, draw=True).draw("claim", [[0.5]]).claim.draws == 1
 
 
 def test_no_bound_holds_for_nothing():

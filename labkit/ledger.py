@@ -273,11 +273,12 @@ def judge(claim: Claim, computed: Any, via: Any = None) -> str:
         if other.value != claim.value:
             return "conflict"
     if claim.is_bound:
-        if not list(flat(computed)):
+        numbers = list(flat(computed))
+        if not numbers:
             raise LedgerError(f"{claim.key}: nothing was computed, so no bound can hold")
         low = -math.inf if claim.at_least is None else claim.at_least
         high = math.inf if claim.at_most is None else claim.at_most
-        return "holds" if all(low <= number <= high for number in flat(computed)) else "wrong"
+        return "holds" if all(low <= number <= high for number in numbers) else "wrong"
     if agrees(claim.value, computed, claim.places):
         return "holds"
     if via is not None and claim.places is not None:

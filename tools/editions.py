@@ -11,12 +11,12 @@ import copy
 import json
 import posixpath
 import re
-import tomllib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from urllib.parse import urldefrag, urlsplit
 
+import citation
 import pictures
 import sharing
 import yaml
@@ -24,9 +24,9 @@ from bs4 import BeautifulSoup, Tag
 
 ROOT = Path(__file__).resolve().parent.parent
 HTML = ROOT / "_build" / "html"
-TITLE = "Attention, Executed"
+CITED = citation.source(year="", address="")
+TITLE, AUTHOR, VERSION = CITED["title"], CITED["author"], CITED["version"]
 SAYS = " ".join(sharing.SAYS)
-AUTHOR = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))["authors"][0]["name"]
 LICENCE = "Text and figures are under CC BY 4.0, code is under the MIT License."
 EDITION = (
     "This edition is made from the book's pages. A verdict stands below the text that it belongs "
@@ -68,12 +68,6 @@ class Page:
         """Name the page as the contents do: a lab's title has its number already."""
         numbered = self.title.startswith(self.number)
         return self.title if numbered else f"{self.number}  {self.title}"
-
-
-def version() -> str:
-    """Return the version of the book."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    return project["version"]
 
 
 def order() -> Iterator[tuple[str, str]]:

@@ -105,7 +105,7 @@ def title_page() -> str:
     body = (
         f'<div class="title"><h1>{editions.TITLE}</h1><p>{editions.SAYS}</p>'
         f'<p><img src="third-row.svg" alt="{landing.says()}"/></p>'
-        f"<p>Version {editions.version()}. {editions.LICENCE}</p><p>{editions.EDITION}</p></div>"
+        f"<p>Version {editions.VERSION}. {editions.LICENCE}</p><p>{editions.EDITION}</p></div>"
     )
     return text(editions.TITLE, body)
 
@@ -156,7 +156,7 @@ def package(made: dict[str, bytes]) -> str:
         for name, values in ACCESSIBILITY.items()
         for value in values
     )
-    name = uuid.uuid5(uuid.NAMESPACE_URL, f"attention-executed/{editions.version()}")
+    name = uuid.uuid5(uuid.NAMESPACE_URL, f"attention-executed/{editions.VERSION}")
     return (
         '<?xml version="1.0" encoding="utf-8"?>\n'
         '<package xmlns="http://www.idpf.org/2007/opf" version="3.0" unique-identifier="id" '

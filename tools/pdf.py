@@ -105,7 +105,7 @@ def title_page() -> str:
     return (
         f'<header class="title"><h1>{editions.TITLE}</h1>'
         f'<p class="says">{editions.SAYS}</p><img src="{picture}" alt="{landing.says()}"/>'
-        f'<p class="imprint">Version {editions.version()}<br/>{editions.LICENCE}</p></header>'
+        f'<p class="imprint">Version {editions.VERSION}<br/>{editions.LICENCE}</p></header>'
     )
 
 

@@ -52,3 +52,17 @@ def widest(page: Page) -> list[str]:
             .slice(0, 8).map(e => `${e.tagName}.${e.className}: ${e.textContent.slice(0, 60)}`);
         }"""
     )
+
+
+def out_of_reach(page: Page) -> list[str]:
+    """Name the formulas that are wider than their box and cannot be scrolled from their start."""
+    return page.evaluate(
+        """() => [...document.querySelectorAll("article .math")]
+          .filter(e => {
+            const box = e.getBoundingClientRect();
+            const parts = [...e.querySelectorAll(".base")].map(b => b.getBoundingClientRect());
+            const scrolls = ["auto", "scroll"].includes(getComputedStyle(e).overflowX);
+            return parts.some(b => b.left < box.left - 1 || (b.right > box.right + 1 && !scrolls));
+          })
+          .map(e => e.querySelector("annotation").textContent)"""
+    )

@@ -10,7 +10,17 @@ from zipfile import ZipFile
 import archive
 import pytest
 from errata import SHOWN, erratum_anchor
-from pages import HTML, PHONE, WIDE, is_foreign, overflow, serious, set_theme, widest
+from pages import (
+    HTML,
+    PHONE,
+    WIDE,
+    is_foreign,
+    out_of_reach,
+    overflow,
+    serious,
+    set_theme,
+    widest,
+)
 from playwright.sync_api import Page
 
 from labkit import ledger
@@ -66,6 +76,7 @@ def test_page(name: str, size: str, page: Page, site: str):
     assert page.locator(".katex-error").count() == 0, "a formula did not render"
     for formula in page.locator("article .math .katex-html").all()[:20]:
         assert formula.bounding_box() is not None, "a formula is not visible"
+    assert out_of_reach(page) == []
     figures = page.locator("figure.plotly-figure").count()
     assert weight < (FIGURE_PAGE_BYTES if figures else TEXT_PAGE_BYTES), f"{weight} bytes"
     assert overflow(page) <= 0, f"scrolls sideways: {widest(page)}"

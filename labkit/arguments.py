@@ -61,7 +61,7 @@ def check_qkv(q: Tensor, k: Tensor, v: Tensor) -> None:
 def check_input(name: str, x: Tensor, weight: Tensor) -> None:
     check_tensor(name, x, 2, "(B, n, d_model)")
     *_, n, width = x.shape
-    d_model = weight.shape[-1]
+    d_model = weight.shape[1]
     if width != d_model:
         raise ValueError(
             f"{name} must have shape (B, n, d_model) with d_model={d_model}; got shape "

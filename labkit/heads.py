@@ -67,9 +67,8 @@ def relation_score(weights: Tensor, relation: Tensor) -> Tensor:
             f"{tuple(relation.shape)}. A relation of each sequence of a batch of heads is "
             "(B, 1, n_q, n_k)."
         ) from None
-    given = (weights * relation).sum(-1)
-    asked = relation.any(-1)
-    return given.sum(-1) / asked.sum(-1)
+    asked = relation.any(-1).sum(-1)
+    return (weights * relation).sum((-2, -1)) / asked
 
 
 def offset_relation(n: int, offset: int, *, device: torch.device | str | None = None) -> Tensor:
@@ -240,7 +239,7 @@ def without_heads(module: MultiHeadAttention, heads: Iterable[int]) -> Iterator[
     kept = module.w_o.weight.detach().clone()
     try:
         with torch.no_grad():
-            module.w_o.weight.unflatten(-1, (module.h, module.d_v))[:, heads] = 0
+            module.w_o.weight.unflatten(1, (module.h, module.d_v))[:, heads] = 0
         yield
     finally:
         with torch.no_grad():

@@ -97,7 +97,8 @@ def problems(draw):
     mask = None
     if draw(st.booleans()):
         shape = [draw(st.sampled_from((1, size))) for size in (*lead, n_q, n_k)]
-        mask = draw_mask(seed, *shape[draw(st.integers(0, len(lead))) :])
+        missing = draw(st.integers(0, len(shape)))
+        mask = draw_mask(seed, *shape)[(0,) * missing]
     return q, k, v, mask, draw(st.booleans()), draw(st.sampled_from((None, 0.3, 2)))
 
 
@@ -119,6 +120,14 @@ def test_attention_equals_pytorch_in_value_and_gradient(problem, block, return_w
         causal = causal_mask(q.shape[-2], k.shape[-2])
         mask = causal if mask is None else mask & causal
     assert_all_close(ours, pytorch_in_float64(q, k, v, mask, scale), TOLERANCE[torch.float32])
+
+
+def test_a_mask_and_the_future_hide_together_on_every_backend():
+    q, k, v = draw_normal(0, *[(2, 3, 5, 4)] * 3)
+    mask = draw_mask(0, 2, 1, 5, 5)
+    with sdpa_kernel(SDPBackend.MATH):  # refuses is_causal beside a mask
+        out = scaled_dot_product_attention(q, k, v, mask, is_causal=True)
+    torch.testing.assert_close(out, scaled_dot_product_attention(q, k, v, mask, is_causal=True))
 
 
 @given(problem=problems())

@@ -274,12 +274,12 @@ class MultiHeadAttention(nn.Module):
             TypeError: not a tensor, a type other than the module's, or a mask not boolean.
             ValueError: shapes that do not fit, or an empty sequence.
         """
-        qkv = self._project(x, context)
+        q, k, v = self._project(x, context)
         if mask is not None:
-            check_mask(mask, (*qkv[0].shape[:-1], qkv[1].shape[-2]), "(B, h, n_q, n_k)")
+            check_mask(mask, (*q.shape[:-1], k.shape[-2]), "(B, h, n_q, n_k)")
         dropout_p, scale = self.dropout if self.training else 0.0, self.d_k**-0.5
-        heads = _attend(*qkv, mask, is_causal, scale, dropout_p, return_weights)
-        del qkv  # the last product needs the memory
+        heads = _attend(q, k, v, mask, is_causal, scale, dropout_p, return_weights)
+        del q, k, v  # the last product needs the memory
         heads, weights = heads if return_weights else (heads, None)
         out = self.w_o(merge_heads(heads))
         return (out, weights) if return_weights else out

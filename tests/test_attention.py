@@ -445,6 +445,7 @@ def test_round_trip_through_pytorch(bias, batch_first, training):
     assert ours.training == back.training == training
     assert ours.dropout == back.dropout == 0.1
     assert back.batch_first == batch_first
+    assert ours.to_torch().batch_first
     state, copied = theirs.state_dict(), back.state_dict()
     assert state.keys() == copied.keys()
     assert all(torch.equal(state[name], copied[name]) for name in state)

@@ -513,7 +513,7 @@ def test_without_weights_no_tensor_grows_with_n_squared(lead, queries, keys, d_v
     for n in (512, 1024):
         q = torch.zeros(*lead, n * queries, 8).requires_grad_()
         k = torch.zeros(*lead, 8, n * keys).transpose(-2, -1).requires_grad_()
-        v = torch.zeros(*lead, n * keys, d_v).requires_grad_()
+        v = torch.zeros(*lead, n * keys, 2 * d_v)[..., ::2].requires_grad_()
         with LargestTensor() as seen:
             scaled_dot_product_attention(q, k, v, **options).sum().backward()
         largest.append(seen.elements)

@@ -483,17 +483,27 @@ def test_module_starts_as_pytorch_module_does():
 # Memory
 
 
-class LargestTensor(TorchDispatchMode):
-    """Note the number of elements of the largest tensor that any operation returns."""
+class Operations(TorchDispatchMode):
+    """Note which operations run, and how many elements the largest tensor has that one returns."""
 
-    elements = 0
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen, self.largest = [], 0
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         result = func(*args, **(kwargs or {}))
+        self.seen.append(func)
         for x in result if isinstance(result, (tuple, list)) else (result,):
             if isinstance(x, Tensor):
-                self.elements = max(self.elements, x.untyped_storage().size() // x.itemsize)
+                self.largest = max(self.largest, x.untyped_storage().size() // x.itemsize)
         return result
+
+
+def test_heads_that_are_cut_from_a_product_are_not_copied():
+    x = torch.zeros(2, 5, 3, 4).transpose(1, 2)
+    with Operations() as operations:
+        scaled_dot_product_attention(x, x, x)
+    assert torch.ops.aten.clone.default not in operations.seen
 
 
 LONG = {
@@ -514,9 +524,9 @@ def test_without_weights_no_tensor_grows_with_n_squared(lead, queries, keys, d_v
         q = torch.zeros(*lead, n * queries, 8).requires_grad_()
         k = torch.zeros(*lead, 8, n * keys).transpose(-2, -1).requires_grad_()
         v = torch.zeros(*lead, n * keys, 2 * d_v)[..., ::2].requires_grad_()
-        with LargestTensor() as seen:
+        with Operations() as operations:
             scaled_dot_product_attention(q, k, v, **options).sum().backward()
-        largest.append(seen.elements)
+        largest.append(operations.largest)
     assert largest[1] <= 2 * largest[0]
 
 
@@ -527,12 +537,12 @@ def test_module_makes_no_tensor_that_grows_with_n_squared(options, padded):
     for n in (512, 1024):
         x = torch.zeros(1, n, 8, requires_grad=True)
         mask = torch.ones(1, 1, 1, n, dtype=torch.bool) if padded else None
-        with LargestTensor() as seen:
+        with Operations() as operations:
             module(x, mask=mask, **options).sum().backward()
-        largest.append(seen.elements)
-        with LargestTensor() as seen:
+        largest.append(operations.largest)
+        with Operations() as operations:
             module(x, mask=mask, **options, return_weights=True)
-        assert seen.elements >= 2 * n * n
+        assert operations.largest >= 2 * n * n
     assert largest[1] <= 2 * largest[0]
 
 

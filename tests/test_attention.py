@@ -506,6 +506,13 @@ def test_heads_that_are_cut_from_a_product_are_not_copied():
     assert torch.ops.aten.clone.default not in operations.seen
 
 
+def test_a_mask_of_all_sequences_is_not_copied_for_each():
+    n, x, mask = 64, torch.zeros(3, 4, 2, 64, 8), torch.ones(2, 64, 64, dtype=torch.bool)
+    with Operations() as operations:
+        scaled_dot_product_attention(x, x, x, mask)
+    assert operations.largest < x.shape[:3].numel() * n * n
+
+
 LONG = {
     "plain": ((2, 2), 1, 1, 8, {}),
     "without batch": ((), 1, 1, 8, {}),

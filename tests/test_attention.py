@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import subprocess
 import sys
+import weakref
 from unittest import mock
 
 import pytest
@@ -128,6 +129,13 @@ def test_a_mask_and_the_future_hide_together_on_every_backend():
     with sdpa_kernel(SDPBackend.MATH):  # refuses is_causal beside a mask
         out = scaled_dot_product_attention(q, k, v, mask, is_causal=True)
     torch.testing.assert_close(out, scaled_dot_product_attention(q, k, v, mask, is_causal=True))
+
+
+def test_a_mask_of_the_first_dimension_serves_those_that_follow():
+    q, k, v = draw_normal(0, *[(2, 3, 2, 5, 4)] * 3)
+    mask = draw_mask(0, 2, 1, 1, 5, 5)
+    out, _ = scaled_dot_product_attention(q, k, v, mask, return_weights=True)
+    torch.testing.assert_close(scaled_dot_product_attention(q, k, v, mask), out)
 
 
 @given(problem=problems())
@@ -511,6 +519,20 @@ def test_a_mask_of_all_sequences_is_not_copied_for_each():
     with Operations() as operations:
         scaled_dot_product_attention(x, x, x, mask)
     assert operations.largest < x.shape[:3].numel() * n * n
+
+
+def test_the_projections_are_gone_when_the_output_is_made(monkeypatch):
+    module, whole, projected, alive = MultiHeadAttention(8, 2), attention._attend, [], []
+
+    def attend(q, k, v, *others):
+        projected.extend(weakref.ref(x) for x in (q, k, v))
+        return whole(q, k, v, *others)
+
+    monkeypatch.setattr(attention, "_attend", attend)
+    module.w_o.register_forward_pre_hook(lambda *_: alive.extend(x() for x in projected))
+    with torch.no_grad():
+        module(torch.zeros(1, 3, 8))
+    assert alive == [None] * 3
 
 
 LONG = {

@@ -89,18 +89,18 @@ lint: setup ## Check style and types, of Python and of scripts, and the workflow
 
 unit: setup ## Test labkit against PyTorch, the ledger and the notebooks' form
 	@echo "== labkit, ledger, form of the notebooks"
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile --ignore tests/browser -m "not repeated"
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal --ignore tests/browser -m "not repeated"
 
 check: lint ## Run what takes under a minute, while writing
 	@echo "== labkit, ledger, form of the notebooks, without what is slow"
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile --ignore tests/browser -m "not slow and not repeated"
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal --ignore tests/browser -m "not slow and not repeated"
 
 notebooks: setup ## Execute every notebook again and compare each output
 	@echo "== Notebooks, executed again and compared"
 	@$(BIN)/python -m pytest --nbval --nbval-cell-timeout 300 -n 2 --dist loadfile \
 	  --junitxml _build/reports/notebooks.xml $(NOTEBOOKS)
 
-pages: book ## Open every page, and the labs in JupyterLab, in a browser; ALL=1 for whole editions
+pages: book ## Open every page, and the labs in JupyterLab, in a browser; ALL=1 for all editions and themes
 	@echo "== Pages in a browser"
 	@$(BIN)/python -m press.browser
 	@$(if $(ALL),ALL_PAGES=1) $(BIN)/python -m pytest -n 2 tests/browser

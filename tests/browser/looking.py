@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -51,6 +53,16 @@ MARK_SAMPLES = """() => {
     kinds.set(kind, (kinds.get(kind) ?? 0) + 1);
     if (kinds.get(kind) <= 3) element.dataset.sample = "";
   }
+}"""
+
+# axe walks all elements, most of them the spans of formulas and of coloured code. What screen
+# readers skip of a formula, and the colours of code of a kind that is sampled elsewhere, can go.
+THIN_OUT = """() => {
+  const sampled = element => element.querySelector("[data-sample]");
+  for (const formula of document.querySelectorAll(".katex-html"))
+    if (!sampled(formula)) formula.replaceChildren();
+  for (const code of document.querySelectorAll("pre"))
+    if (!sampled(code) && !code.querySelector("a")) code.textContent = code.textContent;
 }"""
 
 RUN_AXE = """async ([context, rules]) => {
@@ -114,15 +126,20 @@ def serious(
     page: Page,
     context: str | dict[str, list] | None = None,
     rules: list[str] | None = None,
+    *,
+    thin: bool = False,
 ) -> list[str]:
     """List what axe-core finds serious or critical, each with the elements it names.
 
     context : a selector, or ``{"exclude": [[selector]]}`` for all but what it selects
     rules   : the names of the rules to try, if not all
+    thin    : True takes out of the page what looks like a sample, so nothing comes after it
     """
     if not page.evaluate("'axe' in window"):
         page.evaluate(AXE_SCRIPT)
     page.evaluate(MARK_SAMPLES)
+    if thin:
+        page.evaluate(THIN_OUT)
     return page.evaluate(RUN_AXE, [context, rules])
 
 
@@ -174,6 +191,37 @@ def unseen(page: Page) -> list[str]:
             .filter(e => e.getClientRects().length === 0),
         ].map(e => e.parentElement.textContent.slice(0, 80))"""
     )
+
+
+# What is set as one thing, whatever is inside.
+INNER = ("<pre", "<svg", '<figure class="live-figure"')
+
+
+def sample(places: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Choose, of (part, page) in the book's order, few that together have every kind of element.
+
+    The pages are taken by how many kinds they add a byte.
+    """
+    book = list(places)
+    texts = {name: (HTML / f"{name}.html").read_text(encoding="utf-8") for _, name in book}
+    left = {name: kinds(text) for name, text in texts.items()}
+    chosen = set()
+    while any(left.values()):
+        best = max(left, key=lambda name: len(left[name]) / len(texts[name]))
+        chosen.add(best)
+        left = {name: kinds - left[best] for name, kinds in left.items()}
+    return [(part, name) for part, name in book if name in chosen]
+
+
+def kinds(text: str) -> set[str]:
+    """Name the elements and classes of an article; formulas are known by their MathML."""
+    article = text[text.index("<article") : text.index("</article>")]
+    plain = re.sub(rf"(?s)({'|'.join(INNER)}).*?</(pre|svg|figure)>", r"\1", article)
+    found = {"frames"} if '"frames": [{' in article else set()
+    for tag, attributes in re.findall(r"<(?!span)([a-z]\w*)([^>]*)>", plain):
+        classes = re.search(r' class="([^"]*)"', attributes)
+        found |= {tag, *(f"{tag}.{name}" for name in (classes[1].split() if classes else ()))}
+    return found
 
 
 @cache

@@ -1,7 +1,7 @@
 """The PDF and the EPUB: whole, in order, every figure a picture, every link leading somewhere.
 
-They are made of a few pages that together have every kind of content, or of all pages with
-`make pages ALL=1`.
+They are made of a few pages that together have every kind of content. `make pages ALL=1` takes all
+pages, prints the PDF and has the EPUB judged by EPUBCheck.
 """
 
 from __future__ import annotations
@@ -24,11 +24,10 @@ from pypdf import PdfReader
 from press import HTML
 from press.editions import epub, pdf
 from press.editions import pages as editions
-from tests.browser.looking import EVERYTHING
+from tests.browser.looking import EVERYTHING, sample
 
 XHTML = "{http://www.w3.org/1999/xhtml}"
-# What is set as one thing, whatever is inside.
-INNER = ("<pre", "<svg", '<figure class="live-figure"')
+TAKES_LONG = pytest.mark.skipif(not EVERYTHING, reason="done by `make pages ALL=1`")
 
 
 def with_own_browser(function: Callable[..., Any], *arguments: Any) -> Any:
@@ -38,29 +37,8 @@ def with_own_browser(function: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def places() -> list[tuple[str, str]]:
-    """Choose pages that together have every kind of content, the smallest that do."""
-    book = list(editions.order())
-    if EVERYTHING:
-        return book
-    texts = {name: (HTML / f"{name}.html").read_text(encoding="utf-8") for _, name in book}
-    left = {name: kinds(text) for name, text in texts.items()}
-    chosen = set()
-    while any(left.values()):
-        best = max(left, key=lambda name: len(left[name]) / len(texts[name]))
-        chosen.add(best)
-        left = {name: kinds - left[best] for name, kinds in left.items()}
-    return [(part, name) for part, name in book if name in chosen]
-
-
-def kinds(text: str) -> set[str]:
-    """Name the elements and classes of an article; formulas are known by their MathML."""
-    article = text[text.index("<article") : text.index("</article>")]
-    plain = re.sub(rf"(?s)({'|'.join(INNER)}).*?</(pre|svg|figure)>", r"\1", article)
-    found = {"frames"} if '"frames": [{' in article else set()
-    for tag, attributes in re.findall(r"<(?!span)([a-z]\w*)([^>]*)>", plain):
-        classes = re.search(r' class="([^"]*)"', attributes)
-        found |= {tag, *(f"{tag}.{name}" for name in (classes[1].split() if classes else ()))}
-    return found
+    book = editions.order()
+    return list(book) if EVERYTHING else sample(book)
 
 
 @pytest.fixture(scope="session")
@@ -124,6 +102,7 @@ def test_answers_stand_apart_and_are_all_there(pages: list[editions.Page]):
         assert len(page.answers) == len(page.body.select("a.to-answer")), page.name
 
 
+@TAKES_LONG
 def test_the_pdf_has_every_page_where_the_contents_say(
     printed: PdfReader, pages: list[editions.Page]
 ):
@@ -140,6 +119,7 @@ def test_the_pdf_has_every_page_where_the_contents_say(
         assert title in squeezed(printed.pages[number].extract_text()), page.name
 
 
+@TAKES_LONG
 def test_the_pdf_ends_with_the_answers(printed: PdfReader, pages: list[editions.Page]):
     first = leaf(printed, editions.ANSWERS)
     assert first > leaf(printed, pages[-1].slug)
@@ -155,6 +135,7 @@ def leaf(printed: PdfReader, name: str) -> int:
     return printed.get_destination_page_number(printed.named_destinations[f"/{name}"])
 
 
+@TAKES_LONG
 def test_links_of_the_pdf_lead_somewhere(printed: PdfReader):
     text = pdf.PRINT.read_text(encoding="utf-8")
     ids = re.findall(r' id="([^"]+)"', text)
@@ -183,6 +164,7 @@ def test_the_epub_opens_and_every_picture_is_told(packed: Path, pages: list[edit
 
 
 @pytest.mark.skipif(not shutil.which("java"), reason="EPUBCheck is a Java program")
+@TAKES_LONG
 def test_the_epub_is_valid(packed: Path):
     result = EpubCheck(packed)
     assert [f"{m.location}: {m.message}" for m in result.messages] == []

@@ -19,19 +19,19 @@ from labkit.attention import MultiHeadAttention
 
 __all__ = [
     "entropy",
-    "first_score",
+    "first_weight",
     "induction_relation",
-    "next_score",
+    "next_weight",
     "offset_relation",
-    "previous_score",
-    "relation_score",
-    "self_score",
-    "target_score",
+    "previous_weight",
+    "relation_weight",
+    "self_weight",
+    "target_weight",
     "without_heads",
 ]
 
 
-def relation_score(weights: Tensor, relation: Tensor) -> Tensor:
+def relation_weight(weights: Tensor, relation: Tensor) -> Tensor:
     """Average, over the queries that have a related key, the weight on the related keys.
 
     mean over {i : R_i is not empty} of sum over j in R_i of A_ij
@@ -50,7 +50,7 @@ def relation_score(weights: Tensor, relation: Tensor) -> Tensor:
 
     Source: Clark et al. (2019), section 3, for the idea of a head's average weight on a target.
 
-    >>> relation_score(torch.tensor([[0.9, 0.1], [0.5, 0.5]]), torch.eye(2, dtype=torch.bool))
+    >>> relation_weight(torch.tensor([[0.9, 0.1], [0.5, 0.5]]), torch.eye(2, dtype=torch.bool))
     tensor(0.7000)
     """
     _check_weights(weights)
@@ -94,40 +94,40 @@ def offset_relation(n: int, offset: int, *, device: torch.device | str | None = 
     return position[None, :] - position[:, None] == whole("offset", offset)
 
 
-def previous_score(weights: Tensor) -> Tensor:
+def previous_weight(weights: Tensor) -> Tensor:
     """Average the weight on the position before the query's: (..., n, n) gives (...).
 
-    mean over i > 0 of A_(i, i-1). Raises and source as relation_score.
+    mean over i > 0 of A_(i, i-1). Raises and source as relation_weight.
 
-    >>> previous_score(torch.tensor([[1.0, 0.0], [0.75, 0.25]]))
+    >>> previous_weight(torch.tensor([[1.0, 0.0], [0.75, 0.25]]))
     tensor(0.7500)
     """
-    return _offset_score(weights, -1)
+    return _offset_weight(weights, -1)
 
 
-def next_score(weights: Tensor) -> Tensor:
+def next_weight(weights: Tensor) -> Tensor:
     """Average the weight on the position after the query's: (..., n, n) gives (...).
 
-    mean over i < n - 1 of A_(i, i+1). Raises and source as relation_score.
+    mean over i < n - 1 of A_(i, i+1). Raises and source as relation_weight.
 
-    >>> next_score(torch.tensor([[0.25, 0.75], [0.0, 1.0]]))
+    >>> next_weight(torch.tensor([[0.25, 0.75], [0.0, 1.0]]))
     tensor(0.7500)
     """
-    return _offset_score(weights, 1)
+    return _offset_weight(weights, 1)
 
 
-def self_score(weights: Tensor) -> Tensor:
+def self_weight(weights: Tensor) -> Tensor:
     """Average the weight on the query's own position: (..., n, n) gives (...).
 
-    mean over i of A_ii. Raises and source as relation_score.
+    mean over i of A_ii. Raises and source as relation_weight.
 
-    >>> self_score(torch.tensor([[1.0, 0.0], [0.5, 0.5]]))
+    >>> self_weight(torch.tensor([[1.0, 0.0], [0.5, 0.5]]))
     tensor(0.7500)
     """
-    return _offset_score(weights, 0)
+    return _offset_weight(weights, 0)
 
 
-def target_score(weights: Tensor, is_target: Tensor) -> Tensor:
+def target_weight(weights: Tensor, is_target: Tensor) -> Tensor:
     """Average the weight that goes to marked keys, such as delimiters or special tokens.
 
     mean over i of sum over marked j of A_ij
@@ -139,25 +139,25 @@ def target_score(weights: Tensor, is_target: Tensor) -> Tensor:
     Returns:
         (...), between 0 and 1; NaN where nothing is marked.
 
-    Raises as relation_score, and has its source.
+    Raises as relation_weight, and has its source.
 
-    >>> target_score(torch.tensor([[0.5, 0.5], [1.0, 0.0]]), torch.tensor([True, False]))
+    >>> target_weight(torch.tensor([[0.5, 0.5], [1.0, 0.0]]), torch.tensor([True, False]))
     tensor(0.7500)
     """
     check_tensor("is_target", is_target, 1, "(..., n_k)")
-    return relation_score(weights, is_target[..., None, :])
+    return relation_weight(weights, is_target[..., None, :])
 
 
-def first_score(weights: Tensor) -> Tensor:
+def first_weight(weights: Tensor) -> Tensor:
     """Average the weight on the first key: (..., n_q, n_k) gives (...).
 
-    mean over i of A_i0. Raises and source as relation_score.
+    mean over i of A_i0. Raises and source as relation_weight.
 
-    >>> first_score(torch.tensor([[0.5, 0.5], [1.0, 0.0]]))
+    >>> first_weight(torch.tensor([[0.5, 0.5], [1.0, 0.0]]))
     tensor(0.7500)
     """
     _check_weights(weights)
-    return target_score(weights, torch.arange(weights.shape[-1], device=weights.device) == 0)
+    return target_weight(weights, torch.arange(weights.shape[-1], device=weights.device) == 0)
 
 
 def induction_relation(tokens: Tensor) -> Tensor:
@@ -246,15 +246,15 @@ def without_heads(module: MultiHeadAttention, heads: Iterable[int]) -> Iterator[
             module.w_o.weight.copy_(kept)
 
 
-def _offset_score(weights: Tensor, offset: int) -> Tensor:
+def _offset_weight(weights: Tensor, offset: int) -> Tensor:
     _check_weights(weights)
     n_q, n_k = weights.shape[-2:]
     if n_q != n_k:
         raise ValueError(
             f"weights must be square, (..., n, n), for a position's neighbours; got shape "
-            f"{tuple(weights.shape)}. Give relation_score a relation instead."
+            f"{tuple(weights.shape)}. Give relation_weight a relation instead."
         )
-    return relation_score(weights, offset_relation(n_k, offset, device=weights.device))
+    return relation_weight(weights, offset_relation(n_k, offset, device=weights.device))
 
 
 def _check_weights(weights: Tensor) -> None:

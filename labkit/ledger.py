@@ -2,7 +2,8 @@
 
 A claim is a row of ``labkit/documents/<document>.yml``. A notebook computes a value and hands
 it to :meth:`Document.compare` or :meth:`Document.draw`. The verdict is worked out from the
-numbers; if it, or the computed value, differs from the row, the cell raises.
+numbers; if it, or the computed value, differs from the row, the cell raises. An audit tells of what
+is compared elsewhere with :meth:`Document.show`.
 
 The rows keep six rules:
 
@@ -20,6 +21,7 @@ from __future__ import annotations
 import html
 import math
 import operator
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields
 from functools import cache
@@ -34,6 +36,7 @@ __all__ = [
     "Claim",
     "Document",
     "LedgerError",
+    "Record",
     "Verdict",
     "document_keys",
     "find_claim",
@@ -44,6 +47,7 @@ __all__ = [
 DOCUMENTS = Path(__file__).parent / "documents"
 VERDICTS = ("holds", "rounding", "draw", "wrong", "conflict", "untested")
 MIME = "application/vnd.labkit.verdict+json"
+RECORD_MIME = "application/vnd.labkit.record+json"
 
 # A draw is believable unless fewer draws than this, in percent, lie on one side of a figure.
 TAIL_PERCENT = 0.05
@@ -145,12 +149,18 @@ class Verdict:
     def _repr_html_(self) -> str:
         return self.as_html([(label, html.escape(text)) for label, text in self.rows()])
 
-    def as_html(self, rows: Iterable[tuple[str, str]]) -> str:
-        """Write the verdict, folded over rows of a label and HTML."""
+    @property
+    def anchor(self) -> str:
+        """Name the HTML element of this verdict."""
+        return self.claim.anchor
+
+    def as_html(self, rows: Iterable[tuple[str, str]], *, laid_open: bool = False) -> str:
+        """Write the verdict, folded over rows of a label and HTML, or laid open."""
         claim = self.claim
         body = "".join(f"<dt>{label}</dt><dd>{told}</dd>" for label, told in rows)
+        state = " open" if laid_open else ""
         return (
-            f'<details class="verdict verdict-{claim.verdict}" id="{claim.anchor}">'
+            f'<details class="verdict verdict-{claim.verdict}" id="{self.anchor}"{state}>'
             f"<summary><b>{claim.verdict}</b> {html.escape(claim.says)}</summary>"
             f"<dl>{body}</dl></details>"
         )
@@ -164,6 +174,27 @@ class Verdict:
 
 # What a notebook adds to a row. The last is of draws only.
 RECORDED = ("verdict", "computed", "percentile", "draws")
+
+
+@dataclass(frozen=True)
+class Record(Verdict):
+    """A claim as the ledger has it, shown where it is not compared."""
+
+    @property
+    def anchor(self) -> str:
+        """Name the HTML element of this record: the claim's own name is where it is compared."""
+        return f"shown-{self.claim.anchor}"
+
+    def rows(self) -> list[tuple[str, str]]:
+        """List what there is to tell, where it is compared or what decides it included."""
+        claim = self.claim
+        by = [("source", claim.source), ("compared in", claim.notebook)]
+        told = [(label, " ".join(text.split())) for label, text in by if text]
+        return super().rows() + told
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
+        data = {"document": self.claim.document, "id": self.claim.id}
+        return {"text/plain": repr(self), "text/html": self._repr_html_(), RECORD_MIME: data}
 
 
 @dataclass(frozen=True)
@@ -182,6 +213,16 @@ class Document:
         if claim_id not in self.claims:
             raise LedgerError(f"{self.key} has no claim {claim_id!r}; it has {list(self.claims)}")
         return self.claims[claim_id]
+
+    def show(self, claim_id: str) -> Record:
+        """Show a claim that is compared in another notebook, or in none."""
+        return Record(self.claim(claim_id))
+
+    def tally(self) -> str:
+        """Count the verdicts, for instance ``"12 claims: 10 holds, 2 wrong"``."""
+        count = Counter(claim.verdict for claim in self)
+        told = ", ".join(f"{count[verdict]} {verdict}" for verdict in VERDICTS if count[verdict])
+        return f"{len(self.claims)} claims: {told}"
 
     def compare(self, claim_id: str, computed: Any, *, via: Any = None) -> Verdict:
         """Judge a claim by a computed value.

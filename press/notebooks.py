@@ -24,6 +24,7 @@ def find(root: Path) -> list[Path]:
 
 
 NOTEBOOKS = find(ROOT)
+AUDITS = [path for path in NOTEBOOKS if path.parent.name == "audits"]
 LABS = [path for path in NOTEBOOKS if path.parent.name == "labs"]
 
 

@@ -6,9 +6,9 @@ import pytest
 import yaml
 
 from labkit import ledger
-from labkit.ledger import MIME, Claim, Verdict
+from labkit.ledger import MIME, RECORD_MIME, Claim, Record, Verdict
 from labkit.nested import rounded
-from press.notebooks import NOTEBOOKS, name, outputs, read, verdicts
+from press.notebooks import AUDITS, NOTEBOOKS, name, outputs, read, verdicts
 
 CLAIMS = [claim for key in ledger.document_keys() for claim in ledger.open_document(key)]
 COMPARED = [(verdict, name(path)) for path in NOTEBOOKS for verdict in verdicts(read(path))]
@@ -59,3 +59,24 @@ def test_every_row_of_a_file_is_a_claim_in_its_order():
         ids = [row["id"] for row in data["claims"]]
         assert ids == list(ledger.open_document(key).claims)
         assert data["document"] == key
+
+
+@pytest.mark.parametrize("key", ledger.document_keys())
+def test_a_documents_audits_tell_every_claim_once_in_its_order(key: str):
+    told = [
+        output.data[kind]["id"]
+        for path in AUDITS
+        for output in outputs(read(path))
+        for kind in (MIME, RECORD_MIME)
+        if output.get("data", {}).get(kind, {}).get("document") == key
+    ]
+    assert told == list(ledger.open_document(key).claims)
+
+
+def test_what_an_audit_shows_of_the_ledger_is_what_it_says():
+    for path in AUDITS:
+        for output in outputs(read(path)):
+            if found := output.get("data", {}).get(RECORD_MIME):
+                claim = ledger.find_claim(f"{found['document']}/{found['id']}")
+                assert output.data == Record(claim)._repr_mimebundle_()
+                assert claim.notebook != name(path), "what it compares itself it need not show"

@@ -10,18 +10,18 @@ from hypothesis import strategies as st
 from labkit import MultiHeadAttention
 from labkit.heads import (
     entropy,
-    first_score,
+    first_weight,
     induction_relation,
-    next_score,
+    next_weight,
     offset_relation,
-    previous_score,
-    relation_score,
-    self_score,
-    target_score,
+    previous_weight,
+    relation_weight,
+    self_weight,
+    target_weight,
     without_heads,
 )
 
-SCORES = {-1: previous_score, 0: self_score, 1: next_score}
+SCORES = {-1: previous_weight, 0: self_weight, 1: next_weight}
 sizes = st.integers(2, 9)
 
 
@@ -44,10 +44,10 @@ def test_a_head_of_one_offset_scores_one_there_and_nothing_elsewhere(n, offset):
 @given(n=sizes)
 def test_an_even_head_scores_the_share_of_related_keys(n):
     even = torch.full((n, n), 1 / n)
-    for score in (*SCORES.values(), first_score):
+    for score in (*SCORES.values(), first_weight):
         assert score(even).item() == pytest.approx(1 / n)
     marked = torch.arange(n) % 2 == 0
-    assert target_score(even, marked).item() == pytest.approx(marked.float().mean().item())
+    assert target_weight(even, marked).item() == pytest.approx(marked.float().mean().item())
     assert entropy(even).item() == pytest.approx(math.log2(n), abs=1e-6)
 
 
@@ -55,15 +55,15 @@ def test_an_even_head_scores_the_share_of_related_keys(n):
 def test_a_head_on_the_first_key(n):
     first = torch.zeros(n, n)
     first[:, 0] = 1
-    assert first_score(first) == 1
-    assert self_score(first).item() == pytest.approx(1 / n)
+    assert first_weight(first) == 1
+    assert self_weight(first).item() == pytest.approx(1 / n)
     assert entropy(first) == 0
 
 
 def test_only_queries_with_a_related_key_count():
     weights = torch.tensor([[0.2, 0.8], [0.6, 0.4]])
     relation = torch.tensor([[False, True], [False, False]])
-    assert relation_score(weights, relation).item() == pytest.approx(0.8)
+    assert relation_weight(weights, relation).item() == pytest.approx(0.8)
 
 
 def test_entropy_is_a_mean_over_queries():
@@ -72,22 +72,22 @@ def test_entropy_is_a_mean_over_queries():
 
 
 def test_a_relation_of_one_truth_holds_everywhere():
-    assert relation_score(torch.eye(2), torch.tensor(True)) == 1
+    assert relation_weight(torch.eye(2), torch.tensor(True)) == 1
 
 
 def test_a_relation_that_holds_nowhere_has_no_score():
-    assert relation_score(torch.eye(2), torch.zeros(2, 2, dtype=torch.bool)).isnan()
+    assert relation_weight(torch.eye(2), torch.zeros(2, 2, dtype=torch.bool)).isnan()
 
 
 def test_each_sequence_and_head_gets_its_own_score():
     weights = torch.stack([shifted(4, -1), shifted(4, 1)]).expand(3, 2, 4, 4)
-    assert torch.equal(previous_score(weights), torch.tensor([[1.0, 0.0]]).expand(3, 2))
+    assert torch.equal(previous_weight(weights), torch.tensor([[1.0, 0.0]]).expand(3, 2))
     relation = torch.stack([offset_relation(4, offset) for offset in (-1, 1, 0)])[:, None]
     expected = torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.25, 0.25]])
-    assert torch.allclose(relation_score(weights, relation), expected)
+    assert torch.allclose(relation_weight(weights, relation), expected)
 
 
-@pytest.mark.parametrize("score", [first_score, entropy])
+@pytest.mark.parametrize("score", [first_weight, entropy])
 def test_a_batch_is_scored_head_by_head(score):
     weights = torch.rand(3, 2, 4, 5, generator=torch.Generator().manual_seed(0)).softmax(-1)
     one_by_one = torch.stack([torch.stack([score(head) for head in heads]) for heads in weights])
@@ -106,18 +106,18 @@ def test_induction_looks_behind_earlier_copies_only():
 @pytest.mark.parametrize(
     ("call", "error", "said"),
     [
-        (lambda: relation_score(torch.ones(3), torch.ones(3).bool()), ValueError, "n_q, n_k"),
-        (lambda: relation_score(torch.eye(2).int(), torch.eye(2).bool()), TypeError, "int32"),
-        (lambda: relation_score(torch.eye(2), torch.eye(2)), TypeError, "float32"),
-        (lambda: relation_score(torch.eye(2), torch.eye(3).bool()), ValueError, r"\(3, 3\)"),
-        (lambda: previous_score(torch.ones(2, 3)), ValueError, r"square.+\(2, 3\)"),
-        (lambda: previous_score(torch.ones(3)), ValueError, r"\(3,\)"),
-        (lambda: first_score(torch.tensor(1.0)), ValueError, r"\(\)"),
+        (lambda: relation_weight(torch.ones(3), torch.ones(3).bool()), ValueError, "n_q, n_k"),
+        (lambda: relation_weight(torch.eye(2).int(), torch.eye(2).bool()), TypeError, "int32"),
+        (lambda: relation_weight(torch.eye(2), torch.eye(2)), TypeError, "float32"),
+        (lambda: relation_weight(torch.eye(2), torch.eye(3).bool()), ValueError, r"\(3, 3\)"),
+        (lambda: previous_weight(torch.ones(2, 3)), ValueError, r"square.+\(2, 3\)"),
+        (lambda: previous_weight(torch.ones(3)), ValueError, r"\(3,\)"),
+        (lambda: first_weight(torch.tensor(1.0)), ValueError, r"\(\)"),
         (lambda: entropy(torch.ones(3)), ValueError, r"\(3,\)"),
         (lambda: entropy([[1.0]]), TypeError, "weights must be a torch.Tensor"),
-        (lambda: relation_score(torch.eye(2), [[True]]), TypeError, "relation must be a torch.T"),
-        (lambda: target_score(torch.eye(2), [True]), TypeError, "is_target must be a torch.T"),
-        (lambda: target_score(torch.eye(2), torch.tensor(True)), ValueError, r"\(\)"),
+        (lambda: relation_weight(torch.eye(2), [[True]]), TypeError, "relation must be a torch.T"),
+        (lambda: target_weight(torch.eye(2), [True]), TypeError, "is_target must be a torch.T"),
+        (lambda: target_weight(torch.eye(2), torch.tensor(True)), ValueError, r"\(\)"),
         (lambda: induction_relation([1, 1]), TypeError, "tokens must be a torch.Tensor"),
         (lambda: induction_relation(torch.tensor(1)), ValueError, r"\(\)"),
         (lambda: offset_relation(0, 1), ValueError, "n must be at least 1; got 0"),

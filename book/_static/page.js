@@ -10,10 +10,14 @@ document.addEventListener("DOMContentLoaded", () => {
   Scorer.score = ([, name, , , score]) => (name === typed || name.endsWith(`/${typed}`) ? 100 : score);
 });
 
-// A link to a verdict shows what is folded in it.
+// A link to a verdict shows what is folded in it, and what it is folded into.
 function unfold() {
   const target = document.getElementById(location.hash.slice(1));
-  if (target instanceof HTMLDetailsElement) target.open = true;
+  if (!(target instanceof HTMLDetailsElement)) return;
+  /** @type {HTMLDetailsElement | null | undefined} */
+  let fold = target;
+  for (; fold; fold = fold.parentElement?.closest("details")) fold.open = true;
+  target.scrollIntoView();
 }
 document.addEventListener("DOMContentLoaded", unfold);
 window.addEventListener("hashchange", unfold);

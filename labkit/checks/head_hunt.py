@@ -46,7 +46,7 @@ def score(function: Callable[[Tensor, Tensor], Tensor]) -> None:
     mistakes = {
         "that divides by all queries, also the one with no related key": torch.tensor([0.5]),
         "that is a sum": torch.tensor([1.5]),
-        "the relation is taken from key to query": heads.relation_score(A, previous.T),
+        "the relation is taken from key to query": heads.relation_weight(A, previous.T),
     }
     outcome.demand(
         near(came, 0.75),
@@ -165,8 +165,8 @@ def measured_scores(encoder: Encoder) -> dict[str, Tensor]:
         asked, n = weights[:, :, 1:-1], len(tokens)
         marks = torch.tensor([token in DELIMITERS for token in tokens])
         related = [heads.offset_relation(n, offset)[1:-1] for offset in (-1, 1)]
-        scores = [heads.relation_score(asked, relation) for relation in related]
-        found.append(torch.stack([*scores, heads.target_score(asked, marks)]))
+        scores = [heads.relation_weight(asked, relation) for relation in related]
+        found.append(torch.stack([*scores, heads.target_weight(asked, marks)]))
     return dict(
         zip(("previous", "next", "delimiters"), torch.stack(found).mean(dim=0), strict=True)
     )

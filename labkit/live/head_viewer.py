@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from traitlets import Dict, Unicode, default, observe, validate
 
-from labkit.heads import entropy, next_score, offset_relation, previous_score, self_score
+from labkit.heads import entropy, next_weight, offset_relation, previous_weight, self_weight
 from labkit.live.base import Choice, LiveFigure, Whole, refuse
 
 FEWEST_TOKENS, MOST_TOKENS = 2, 48
@@ -19,9 +19,9 @@ STEPS = 255  # a stored weight is one of 256 steps from 0 to 1
 
 # How far each head keeps to a relation: of its weights, and the chosen query and key.
 SCORES: dict[str, Callable[[Tensor, int, int], Tensor]] = {
-    "previous token": lambda weights, query, key: previous_score(weights),
-    "next token": lambda weights, query, key: next_score(weights),
-    "itself": lambda weights, query, key: self_score(weights),
+    "previous token": lambda weights, query, key: previous_weight(weights),
+    "next token": lambda weights, query, key: next_weight(weights),
+    "itself": lambda weights, query, key: self_weight(weights),
     "chosen key": lambda weights, query, key: weights[..., key].mean(-1),
     "query to key": lambda weights, query, key: weights[..., query, key],
     "entropy": lambda weights, query, key: entropy(weights),

@@ -62,9 +62,9 @@ def draw(sentence: str, layer: int, head: int, silenced: str) -> Any:
     among_words = A[1:-1, 1:-1]
     query, key = divmod(int(among_words.argmax()), len(tokens) - 2)
     scores = {
-        "the token before": heads.previous_score(A),
-        "the token after": heads.next_score(A),
-        "[CLS]": heads.first_score(A),
+        "the token before": heads.previous_weight(A),
+        "the token after": heads.next_weight(A),
+        "[CLS]": heads.first_weight(A),
         "[SEP]": A[:, -1].mean(),
     }
     told = ", ".join(f"{value:.2f} to {name}" for name, value in scores.items())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from html import escape
 from typing import Any, ClassVar
 
@@ -12,26 +12,32 @@ from sphinx.application import Sphinx
 from sphinx.domains import Domain, ObjType
 
 from labkit import ledger
-from labkit.ledger import MIME, Claim, Verdict
+from labkit.ledger import MIME, RECORD_MIME, Record, Verdict
 from press.extension.errata import SHOWN, erratum_anchor
 
 ERRATA = "book/errata"
+AUDITS = "audits/"
 FIRST = 0  # Sphinx's search lists objects of this priority before everything else.
 
 
 class VerdictRenderer:
     """Leave a place for a verdict, under its claim's name; the page it is on writes it."""
 
-    mime_priority_overrides: ClassVar[Sequence[tuple[str, str, int | None]]] = [("*", MIME, 1)]
+    mime_priority_overrides: ClassVar[Sequence[tuple[str, str, int | None]]] = [
+        ("*", MIME, 1),
+        ("*", RECORD_MIME, 1),
+    ]
 
     @staticmethod
     def handle_mime(
         renderer: NbElementRenderer, data: MimeData, inline: bool
     ) -> list[nodes.Element] | None:
-        if data.mime_type != MIME or inline:
+        kinds = {MIME: Verdict, RECORD_MIME: Record}
+        if data.mime_type not in kinds or inline:
             return None
         key = f"{data.content['document']}/{data.content['id']}"
-        return [nodes.raw(format="html", classes=["output", "text_html"], claim=key)]
+        classes = ["output", "text_html"]
+        return [nodes.raw(format="html", classes=classes, claim=key, kind=kinds[data.mime_type])]
 
 
 class LedgerDomain(Domain):
@@ -65,12 +71,14 @@ def write_verdicts(app: Sphinx, doctree: nodes.document) -> None:
     docname = app.env.docname
     domain = app.env.get_domain(LedgerDomain.name)
     assert isinstance(domain, LedgerDomain)
-    errata = app.builder.get_relative_uri(docname, ERRATA)
+    laid_open = docname.startswith(AUDITS)
     for node in doctree.findall(nodes.raw):
         if key := node.get("claim"):
-            claim = ledger.find_claim(key)
-            domain.note(claim.key, docname, claim.anchor)
-            node.append(nodes.Text(linked(claim, errata)))
+            verdict = node["kind"](ledger.find_claim(key))
+            if not isinstance(verdict, Record):
+                domain.note(key, docname, verdict.anchor)
+            rows = list(linked(verdict, lambda to: app.builder.get_relative_uri(docname, to)))
+            node.append(nodes.Text(verdict.as_html(rows, laid_open=laid_open)))
     if docname == ERRATA:
         note_errata(doctree, domain)
 
@@ -86,14 +94,22 @@ def note_errata(doctree: nodes.document, domain: LedgerDomain) -> None:
                 doctree.ids[anchor]["ids"].sort(key=lambda name: name != anchor)
 
 
-def linked(claim: Claim, errata: str) -> str:
-    """Write a verdict whose name links to itself, and to what the errata tell of it."""
-    verdict = Verdict(claim)
-    rows = [(label, escape(text)) for label, text in verdict.rows()]
-    rows[0] = ("claim", f'<a href="#{claim.anchor}">{claim.key}</a>')
+def linked(verdict: Verdict, address: Callable[[str], str]) -> Iterator[tuple[str, str]]:
+    """Write the rows of a verdict, with links to itself, to where it is compared, to its erratum.
+
+    Args:
+        address: gives for a page's name the way to it.
+    """
+    claim = verdict.claim
+    for label, text in verdict.rows():
+        targets = {
+            "claim": f"#{verdict.anchor}",
+            "compared in": f"{address(claim.notebook or '')}#{claim.anchor}",
+        }
+        told = escape(text)
+        yield label, f'<a href="{targets[label]}">{told}</a>' if label in targets else told
     if claim.verdict in SHOWN:
-        rows.append(("at length", f'<a href="{errata}#{erratum_anchor(claim)}">erratum</a>'))
-    return verdict.as_html(rows)
+        yield "at length", f'<a href="{address(ERRATA)}#{erratum_anchor(claim)}">erratum</a>'
 
 
 def setup(app: Sphinx) -> dict[str, Any]:

@@ -29,7 +29,7 @@ def score_by_loop(weights, relation):
 
 
 score.accept("loop", score_by_loop)
-score.accept("labkit", reference.relation_score)
+score.accept("labkit", reference.relation_weight)
 score.accept(
     "einsum, float64",
     lambda A, r: torch.einsum("hij,ij->h", A.double(), r.double()) / r.any(dim=1).sum(),

@@ -1,0 +1,68 @@
+"""Chapter 8: four heads with a job each, and two heads that make one mechanism."""
+
+from __future__ import annotations
+
+from press.drawings.kit import HEADS, SMALL, Drawing
+
+OFFSETS = (1, 2, 3, 5)
+
+
+def jobs_of_heads() -> Drawing:
+    """Four heads of one position, each looking another number of places back."""
+    d = Drawing(236)
+    for i in range(6):
+        x = 24 + 66 * i
+        d.box(x, 176, 42, 28, f"t_{i + 1}", colour="ink", shade=0.25 if i == 5 else 0.06)
+    here = 24 + 66 * 5 + 21
+    for head, offset in enumerate(OFFSETS):
+        there, high = here - 66 * offset, 150 - 34 * head
+        start = here - 12 + 8 * head
+        d.arrow(
+            (start, 174), (start, high), (there, high), (there, 174), colour=HEADS[head], width=2
+        )
+        d.text((there + start) / 2, high - 5, f"head {head + 1}", size=SMALL, colour=HEADS[head])
+    d.text(here, 224, "reports", colour="faint", size=SMALL)
+    return d
+
+
+def two_heads_copy() -> Drawing:
+    """A stretch a b c, then a: one head carries a one place on, the other finds it there."""
+    d = Drawing(262)
+    x = [30 + 76 * i for i in range(5)]
+    for i, token in enumerate(("a", "b", "c", "a", "?")):
+        d.box(x[i], 20, 46, 28, token, shade=0.06, dashed=token == "?")
+        d.box(x[i], 108, 46, 40, shade=0.06, dashed=token == "?")
+        d.arrow((x[i] + 23, 50), (x[i] + 23, 106))
+    d.arrow((x[0] + 46, 56), (x[1] + 10, 106), colour=HEADS[0], width=2)
+    d.text(x[1] + 23, 124, "b", size=SMALL)
+    d.text(x[1] + 23, 141, "after a", size=SMALL, colour=HEADS[0])
+    d.text(x[3] + 23, 132, "a")
+    d.arrow(
+        (x[3] + 23, 150),
+        (x[3] + 23, 184),
+        (x[1] + 23, 184),
+        (x[1] + 23, 152),
+        colour=HEADS[1],
+        width=2,
+    )
+    d.text(x[2] + 23, 178, "finds “after a”", size=SMALL, colour=HEADS[1])
+    d.text(
+        12,
+        214,
+        "layer 1, previous-token head: copies a one place on",
+        anchor="start",
+        colour=HEADS[0],
+        size=13,
+    )
+    d.text(
+        12,
+        238,
+        "layer 2, induction head: sees that b came after a",
+        anchor="start",
+        colour=HEADS[1],
+        size=13,
+    )
+    return d
+
+
+DRAWINGS = {"jobs-of-heads": jobs_of_heads, "two-heads-copy": two_heads_copy}

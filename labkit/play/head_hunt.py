@@ -44,7 +44,7 @@ def laboratory() -> Laboratory:
 
 
 def draw(sentence: str, layer: int, head: int, silenced: str) -> Any:
-    """Draw where a head looks in a sentence; tell its relation weights, and what is left of the vector."""
+    """Draw where a head looks in a sentence; tell its weights, and what is left of the vector."""
     encoder = load_encoder()
     h = encoder.blocks[layer].attention.h
     try:

@@ -2,12 +2,53 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from press.drawings.kit import HEADS, Drawing
 
+Place = Callable[[int, int], tuple[int, int]]  # of a row and a column: token and feature, from 0
 
-def of_token(i: int, j: int) -> str:
+
+def of_token(token: int, feature: int) -> str:
     """Colour the four features of a token by their head."""
-    return HEADS[j // 2]
+    return HEADS[feature // 2]
+
+
+def number(token: int, feature: int) -> str:
+    """Name a number by its token and its feature, counted from 1."""
+    return f"{10 * (token + 1) + feature + 1}"
+
+
+def split(head: int) -> Place:
+    """Give the places of a head's numbers, position after position."""
+    return lambda t, c: (t, 2 * head + c)
+
+
+def viewed(head: int) -> Place:
+    """Give the places of the six numbers that a view hands to a head."""
+    return lambda t, c: divmod(6 * head + 2 * t + c, 4)
+
+
+def numbers(
+    d: Drawing, x: float, y: float, rows: int, place: Place, cell: float, high: float
+) -> None:
+    """Draw numbers, two in a row, in the colours of the heads that they belong to."""
+    d.grid(
+        x,
+        y,
+        rows,
+        2,
+        cell=cell,
+        cell_height=high,
+        colour=lambda t, c: of_token(*place(t, c)),
+        words=lambda t, c: number(*place(t, c)),
+        size=13,
+    )
+
+
+def token_of(t: int, place: Place) -> Place:
+    """Give the places of one token alone, as the first row."""
+    return lambda _, c: place(t, c)
 
 
 def split_and_merge() -> Drawing:
@@ -24,20 +65,14 @@ def split_and_merge() -> Drawing:
         d.box(middle - 76, y, 152, 32, colour="faint", shade=0.06)
         for i in range(2):
             x = middle - 70 + 80 * i
-            d.grid(
-                x, y + 5, 1, 2, cell=cell, cell_height=high, colour=HEADS[i],
-                words=lambda _, c, t=t, i=i: number(t, 2 * i + c), size=13,
-            )  # fmt: skip
+            numbers(d, x, y + 5, 1, token_of(t, split(i)), cell, high)
     shape(d, 168, "(3, 2, 2)", "n, h, d_k")
     step(d, middle, 230, "transpose: heads to the front")
     for i in range(2):
         x = middle - 86 + 100 * i
         d.text(x + 36, 276, f"head {i + 1}", colour=HEADS[i], bold=True)
         d.box(x, 283, 72, 78, colour="faint", shade=0.06)
-        d.grid(
-            x + 6, 289, 3, 2, cell=cell, cell_height=high, colour=HEADS[i],
-            words=lambda t, c, i=i: number(t, 2 * i + c), size=13,
-        )  # fmt: skip
+        numbers(d, x + 6, 289, 3, split(i), cell, high)
         d.arrow((x + 36, 366), (x + 36, 383), colour=HEADS[i])
         d.box(x - 6, 386, 84, 28, "attention", colour=HEADS[i])
         d.arrow((x + 36, 419), (x + 36, 462), colour=HEADS[i])
@@ -47,11 +82,6 @@ def split_and_merge() -> Drawing:
     d.grid(middle - 60, 466, 3, 4, cell=cell, cell_height=high, colour=of_token)
     shape(d, 494, "(3, 4)", "n, d_{model}")
     return d
-
-
-def number(token: int, feature: int) -> str:
-    """Name a number by its token and its feature, both counted from 0."""
-    return f"{10 * (token + 1) + feature + 1}"
 
 
 def shape(d: Drawing, y: float, sizes: str, letters: str) -> None:
@@ -68,28 +98,22 @@ def memory_in_a_row() -> Drawing:
     """Twelve numbers in a row of memory, and what heads get of them by transpose and by view."""
     d = Drawing(344)
     d.text(210, 22, "twelve numbers, as they lie in memory")
-    for token in range(3):
-        x = 18 + 128 * token
-        d.grid(
-            x, 34, 1, 4, cell=32, cell_height=26, colour=of_token,
-            words=lambda _, j, t=token: number(t, j), size=13,
-        )  # fmt: skip
-        d.text(x + 64, 80, f"token {token + 1}", colour="faint", size=12)
-    for split, (y, title) in enumerate([(128, "cut and transposed"), (258, "viewed as (2, 3, 2)")]):
+    for t in range(3):
+        x = 18 + 128 * t
+        for i in range(2):
+            numbers(d, x + 64 * i, 34, 1, token_of(t, split(i)), 32, 26)
+        d.text(x + 64, 80, f"token {t + 1}", colour="faint", size=12)
+    ways = [
+        (128, "cut and transposed", "right", split),
+        (258, "viewed as (2, 3, 2)", "wrong", viewed),
+    ]
+    for y, title, verdict, way in ways:
         d.text(12, y + 24, title, anchor="start")
-        d.text(12, y + 44, ("right", "wrong")[split], anchor="start", bold=True)
+        d.text(12, y + 44, verdict, anchor="start", bold=True)
         for i in range(2):
             x = 190 + 112 * i
             d.text(x + 32, y - 12, f"head {i + 1}", bold=True, size=13)
-
-            def place(t: int, c: int, i: int = i, split: int = split) -> tuple[int, int]:
-                return divmod(6 * i + 2 * t + c, 4) if split else (t, 2 * i + c)
-
-            d.grid(
-                x, y, 3, 2, cell=32, cell_height=24, size=13,
-                colour=lambda t, c, place=place: of_token(*place(t, c)),
-                words=lambda t, c, place=place: number(*place(t, c)),
-            )  # fmt: skip
+            numbers(d, x, y, 3, way(i), 32, 24)
     return d
 
 

@@ -220,6 +220,28 @@ def test_a_query_with_no_key_left_gets_what_the_method_gives():
     assert rows["zero the weights"] == rows["as labkit"] == [0] * 5
 
 
+def test_the_share_on_the_future_is_one_of_the_weight_that_there_is():
+    causal = causal_mask(5)
+    shares = {
+        method: live.MaskPainter(mask=~causal, method=method).values()["share on the future"]
+        for method in mask_painter.METHODS
+    }
+    # The last query has no key left, and its row weighs 1 only with a finite number in its place.
+    assert {method for method, share in shares.items() if share != 1} == {
+        "fill with -1e9",
+        "add -10000",
+    }
+    assert shares["fill with -1e9"] == pytest.approx(0.8)
+    assert shares["add -10000"] == pytest.approx(0.8)
+    # Rows of unequal sums: the first weighs 30/31, all of it ahead, and the last 1, none ahead.
+    ends = torch.zeros(5, 5, dtype=torch.bool)
+    ends[0, 1:] = ends[4] = True
+    found = live.MaskPainter(mask=ends, method="zero the weights").values()
+    assert found["share on the future"] == pytest.approx(30 / 61)
+    nothing = torch.zeros(5, 5, dtype=torch.bool)
+    assert math.isnan(live.MaskPainter(mask=nothing).values()["share on the future"])
+
+
 @pytest.mark.parametrize("silent", [0, 1])
 def test_a_head_that_is_switched_off_writes_nothing(silent: int):
     torch.manual_seed(0)

@@ -106,8 +106,9 @@ function render({ model, el }) {
     const may = view.get("mask").map((line) => line.map((flag) => flag === attends));
     const { masked, weights } = attend(may, view.get("method"));
     const sums = weights.map(sum);
-    const future = weights.flatMap((line, i) => line.filter((x, j) => j > i && !Number.isNaN(x)));
-    const share = sum(future) / weights.length;
+    const counted = weights.map((line) => line.map((weight) => weight || 0)); // without NaN
+    const ahead = counted.flatMap((line, i) => line.slice(i + 1));
+    const share = sum(ahead) / sum(counted.flat()); // NaN where no weight is left
     scoresTable.draw({
       label: "Scores after the mask",
       rows: positions,
@@ -130,10 +131,10 @@ function render({ model, el }) {
     const blind = empty.map(
       (i) => ` Query ${i + 1} has no key left, and its weights sum to ${show(sums[i], 2)}.`,
     );
-    told.say(
-      `${open} of ${may.flat().length} pairs may attend; ${show(share, 2)} of all weight lies on ` +
-        `the future.${blind.join("")}`,
-    );
+    const future = Number.isNaN(share)
+      ? "no weight is left"
+      : `${show(share, 2)} of all weight lies on the future`;
+    told.say(`${open} of ${may.flat().length} pairs may attend; ${future}.${blind.join("")}`);
     view.values({
       "scores after the mask": masked,
       weights,

@@ -34,8 +34,8 @@ class MaskPainter(LiveFigure):
     caption = Unicode(
         "A mask of five queries and five keys, each entry True or False, which you paint; the "
         "scores after the mask; and the weights with the sum of each row, blue where a query "
-        "attends to the past or to itself, orange where it attends to the future. You choose what "
-        "True means and how a score is hidden."
+        "attends to the past or to itself, orange where it attends to the future; and the future's "
+        "share of all weight that there is. You choose what True means and how a score is hidden."
     ).tag(sync=True)
     axes = Dict(
         {
@@ -54,9 +54,10 @@ class MaskPainter(LiveFigure):
         may = torch.tensor(self.mask) == (self.true_means == "may attend")
         scores = torch.arange(POSITIONS, dtype=torch.float64).exp2().log().repeat(POSITIONS, 1)
         masked, weights = WAYS_TO_MASK[self.method](scores, may)
+        counted = weights.nan_to_num()
         return {
             "scores after the mask": masked.tolist(),
             "weights": weights.tolist(),
             "sums of the rows": weights.sum(-1).tolist(),
-            "share on the future": weights.nan_to_num().triu(1).sum().item() / POSITIONS,
+            "share on the future": (counted.triu(1).sum() / counted.sum()).item(),
         }

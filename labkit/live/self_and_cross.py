@@ -59,9 +59,9 @@ class SelfAndCross(LiveFigure):
     title = Unicode("Self and cross").tag(sync=True)
     caption = Unicode(
         "Two sentences, a translation and its source, whose lengths you choose, and from which of "
-        "them queries, keys and values come. Tables show the scores, the weights, darker where "
-        "they are larger, and the outputs: a row for each query, and a column of scores and "
-        "weights for each key."
+        "them queries, keys and values come. Tables show the scores, the weights, more "
+        "strongly coloured where they are larger, and the outputs: a row for each query, and a "
+        "column of scores and weights for each key."
     ).tag(sync=True)
     axes = Dict(
         {

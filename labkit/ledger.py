@@ -176,7 +176,7 @@ class Verdict:
 RECORDED = ("verdict", "computed", "percentile", "draws")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Record(Verdict):
     """A claim as the ledger has it, shown where it is not compared."""
 

@@ -56,4 +56,6 @@ def test_it_is_drawn(path: Path):
 @each_chapter
 def test_a_claim_in_a_folded_cell_stands_in_the_appendix(path: Path):
     before, _, _ = "\n".join(cell.source for cell in read(path).cells).partition("## Appendix")
-    assert not [c for c in tagged(read(path), "hide-cell") if ".compare(" in c.source and c.source in before]
+    assert not [
+        c for c in tagged(read(path), "hide-cell") if ".compare(" in c.source and c.source in before
+    ]

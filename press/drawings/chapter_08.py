@@ -27,41 +27,23 @@ def jobs_of_heads() -> Drawing:
 
 def two_heads_copy() -> Drawing:
     """A stretch a b c, then a: one head carries a one place on, the other finds it there."""
-    d = Drawing(262)
-    x = [30 + 76 * i for i in range(5)]
-    for i, token in enumerate(("a", "b", "c", "a", "?")):
-        d.box(x[i], 20, 46, 28, token, shade=0.06, dashed=token == "?")
-        d.box(x[i], 108, 46, 40, shade=0.06, dashed=token == "?")
-        d.arrow((x[i] + 23, 50), (x[i] + 23, 106))
-    d.arrow((x[0] + 46, 56), (x[1] + 10, 106), colour=HEADS[0], width=2)
-    d.text(x[1] + 23, 124, "b", size=SMALL)
-    d.text(x[1] + 23, 141, "after a", size=SMALL, colour=HEADS[0])
-    d.text(x[3] + 23, 132, "a")
-    d.arrow(
-        (x[3] + 23, 150),
-        (x[3] + 23, 184),
-        (x[1] + 23, 184),
-        (x[1] + 23, 152),
-        colour=HEADS[1],
-        width=2,
-    )
-    d.text(x[2] + 23, 178, "finds “after a”", size=SMALL, colour=HEADS[1])
-    d.text(
-        12,
-        214,
-        "layer 1, previous-token head: copies a one place on",
-        anchor="start",
-        colour=HEADS[0],
-        size=13,
-    )
-    d.text(
-        12,
-        238,
-        "layer 2, induction head: sees that b came after a",
-        anchor="start",
-        colour=HEADS[1],
-        size=13,
-    )
+    d = Drawing(250)
+    x = [16 + 84 * i for i in range(4)]
+    for i, token in enumerate("abca"):
+        d.box(x[i], 20, 50, 28, token, shade=0.06)
+        d.box(x[i], 108, 50, 40, "" if i == 1 else token, shade=0.06)
+        d.arrow((x[i] + 25, 50), (x[i] + 25, 106))
+    d.arrow((x[0] + 50, 56), (x[1] + 10, 106), colour=HEADS[0], width=2)
+    d.text(x[1] + 25, 124, "b", size=SMALL)
+    d.text(x[1] + 25, 141, "after a", size=SMALL, colour=HEADS[0])
+    below = (x[1] + 25, 150), (x[1] + 25, 182), (x[3] + 25, 182), (x[3] + 25, 152)
+    d.arrow(*below, colour=HEADS[1], width=2)
+    d.text(x[2] + 25, 176, "reads “after a”", size=SMALL, colour=HEADS[1])
+    d.arrow((x[3] + 52, 128), (x[3] + 74, 128))
+    d.text(x[3] + 108, 133, "next: b", bold=True, size=13)
+    head_1, head_2 = "head 1, layer 1: gives each place", "head 2, layer 2: from the second a"
+    d.text(12, 212, f"{head_1} the token before it", anchor="start", colour=HEADS[0], size=13)
+    d.text(12, 236, f"{head_2}, finds what follows an a", anchor="start", colour=HEADS[1], size=13)
     return d
 
 

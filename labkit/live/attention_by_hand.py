@@ -47,8 +47,8 @@ class AttentionByHand(LiveFigure):
     title = Unicode("Attention of three tokens, by hand").tag(sync=True)
     caption = Unicode(
         "Queries, keys and values of three tokens, which you can change, and what follows from "
-        "them: scores, scaled scores, exponentials, weights and outputs. Choose a computed number, "
-        "and its arithmetic is written out."
+        "them: scores; scaled scores and exponentials, the two steps from scores to weights; "
+        "weights; outputs. Choose a computed number, and its arithmetic is written out."
     ).tag(sync=True)
     axes = Dict({name: ["query", "key"] for name in COLUMNS} | {"outputs": ["token", "entry"]}).tag(
         sync=True

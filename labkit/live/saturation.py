@@ -41,7 +41,9 @@ class Saturation(LiveFigure):
     caption = Unicode(
         "A query and its keys are drawn at random. Bars show the weights of the latest draw; a "
         "histogram shows the largest weight of every draw so far. You choose the width, the number "
-        "of keys, and whether the scores are divided by the root of the width."
+        "of keys, and whether the scores are divided by the root of the width. The norm of the "
+        "Jacobian, the table of the weights' derivatives, tells how much a small change of the "
+        "scores can still change the weights."
     ).tag(sync=True)
     axes = Dict({"weights": ["key"], "draws by largest weight": [EDGES]}).tag(sync=True)
     d_k = Choice(WIDTHS, default_value=64).tag(sync=True)

@@ -226,7 +226,6 @@ def said(name: str) -> dict[str, list[str]]:
         "is not described twice": unless(searching or len(described) == 2, described),
         "has TeX in its description": [each for each in described if "\\" in each],
         "has no picture for sharing": unless(searching or there == [True], pictures),
-        "has no figure": unless(has_figures(name) or not name.startswith("chapters/")),
     }
 
 

@@ -1,8 +1,8 @@
 """What a head attends to, measured; and what a layer does without it.
 
-A score is the share of its weight that a head gives where a relation holds, averaged over the
-queries that have a related key: 1 if the head does nothing else, and the share of related keys if
-it spreads evenly.
+A relation weight is the share of its weight that a head gives where a relation holds, averaged over
+the queries that have a related key: 1 if the head does nothing else, and the share of related keys
+if it spreads evenly.
 """
 
 from __future__ import annotations

@@ -176,7 +176,7 @@ class Verdict:
 RECORDED = ("verdict", "computed", "percentile", "draws")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Record(Verdict):
     """A claim as the ledger has it, shown where it is not compared."""
 
@@ -219,10 +219,10 @@ class Document:
         return Record(self.claim(claim_id))
 
     def tally(self) -> str:
-        """Count the verdicts, for instance ``"12 claims: 10 holds, 2 wrong"``."""
+        """Count the claims, and on a second line their verdicts."""
         count = Counter(claim.verdict for claim in self)
         told = ", ".join(f"{count[verdict]} {verdict}" for verdict in VERDICTS if count[verdict])
-        return f"{len(self.claims)} claims: {told}"
+        return f"{len(self.claims)} claims\n{told}"
 
     def compare(self, claim_id: str, computed: Any, *, via: Any = None) -> Verdict:
         """Judge a claim by a computed value.

@@ -25,9 +25,9 @@ from press.project import settings
 GITHUB = "github.com"
 NO_ADDRESS = """\
     raise RuntimeError(
-        "This copy of the book does not say where labkit can be installed from. Make its wheel "
-        "with `make wheel`, upload it here, and run in a cell of its own: "
-        "%pip install --no-deps {wheel}"
+        "This copy of the book does not say where labkit can be installed from. "
+        "Make its wheel with `make wheel`, upload it here, and run in a cell of "
+        "its own: %pip install --no-deps {wheel}"
     )"""
 
 

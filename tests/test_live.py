@@ -105,7 +105,7 @@ def test_the_scripts_are_light():
         (live.HeadViewer, "layer", 2, "layer must be a whole number from 0 to 1; got 2"),
         (live.HeadViewer, "key", 3, "key must be a whole number from 0 to 2; got 3"),
         (live.HeadViewer, "sentence", 1, "sentence must be a whole number from 0 to 0; got 1"),
-        (live.HeadViewer, "score", "best", "score must be one of .* got 'best'"),
+        (live.HeadViewer, "measure", "best", "measure must be one of .* got 'best'"),
     ],
 )
 def test_what_does_not_fit_is_refused(figure, trait, value, message):

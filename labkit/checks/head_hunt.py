@@ -36,9 +36,9 @@ COINS, TOSSES, TRIES = 72, 28, 100  # as many coins as the encoder has heads; ro
 NOISE = 1e-4  # by which cosines in single precision may differ
 
 
-def score(function: Callable[[Tensor, Tensor], Tensor]) -> None:
+def weight_on(function: Callable[[Tensor, Tensor], Tensor]) -> None:
     """Check the average weight on a relation: (h, n_q, n_k) and (n_q, n_k) to (h,)."""
-    answer = Answer("score", function)
+    answer = Answer("weight_on", function)
     A = torch.tensor([[[1.0, 0.0, 0.0], [0.7, 0.2, 0.1], [0.1, 0.8, 0.1]]])
     previous = heads.offset_relation(3, -1)
     outcome = answer(weights=A, relation=previous)
@@ -69,7 +69,7 @@ def score(function: Callable[[Tensor, Tensor], Tensor]) -> None:
         "of 0.8 and 0.1, and of 0.4 and 0.6",
         f"came {show(came)}{recognise(came, mistakes)}",
     )
-    right("score", "A head that does nothing else scores 1.")
+    right("weight_on", "A head that does nothing else has 1.")
 
 
 def relations(function: Callable[[list[str]], tuple[Tensor, Tensor]]) -> None:
@@ -122,10 +122,10 @@ def place(where: Tensor, tokens: list[str]) -> str:
 def specialists(value: Any) -> None:
     """Check three heads of the encoder, each (layer, head), by name of what they look at."""
     outcome = begun("specialists", value)
-    scores = measured_scores(load_encoder())
-    fits = isinstance(value, dict) and set(value) == set(scores)
-    outcome.demand(fits, f"a dictionary with the names {', '.join(scores)}", f"came {kind(value)}")
-    for name, table in scores.items():
+    tables = measured(load_encoder())
+    fits = isinstance(value, dict) and set(value) == set(tables)
+    outcome.demand(fits, f"a dictionary with the names {', '.join(tables)}", f"came {kind(value)}")
+    for name, table in tables.items():
         layers, h = table.shape
         given = value[name]
         parts = given.tolist() if hasattr(given, "tolist") else given
@@ -156,7 +156,7 @@ def specialists(value: Any) -> None:
     right("specialists", "Three heads of 72 that can be named.")
 
 
-def measured_scores(encoder: Encoder) -> dict[str, Tensor]:
+def measured(encoder: Encoder) -> dict[str, Tensor]:
     """Score each head on three relations, words and signs as queries: (layers, h) each."""
     found = []
     encoded = encoder.encode(SENTENCES)
@@ -165,8 +165,8 @@ def measured_scores(encoder: Encoder) -> dict[str, Tensor]:
         asked, n = weights[:, :, 1:-1], len(tokens)
         marks = torch.tensor([token in DELIMITERS for token in tokens])
         related = [heads.offset_relation(n, offset)[1:-1] for offset in (-1, 1)]
-        scores = [heads.relation_weight(asked, relation) for relation in related]
-        found.append(torch.stack([*scores, heads.target_weight(asked, marks)]))
+        tables = [heads.relation_weight(asked, relation) for relation in related]
+        found.append(torch.stack([*tables, heads.target_weight(asked, marks)]))
     return dict(
         zip(("previous", "next", "delimiters"), torch.stack(found).mean(dim=0), strict=True)
     )
@@ -276,7 +276,7 @@ def cosine_without(function: Callable[[list, list[str]], float]) -> None:
             "over the sentences" + "; without none, it is 1" * (not silent),
             f"came {came:.4f}{''.join(told[:1])}",
         )
-    named = [divmod(int(t.argmax()), t.shape[1]) for t in measured_scores(encoder).values()]
+    named = [divmod(int(t.argmax()), t.shape[1]) for t in measured(encoder).values()]
     left = cosines(encoder, named, before).mean()
     right("cosine_without", f"Without the three heads of exercise 3 it is still {left:.2f}.")
 

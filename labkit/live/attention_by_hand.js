@@ -21,32 +21,46 @@ function attend(Q, K, V) {
   return { scores, "scaled scores": scaled, exponentials, weights, outputs };
 }
 
+// What is shown of a number is it, or is near it: a sum of rounded terms need not give its total.
+/** @type {(...numbers: number[]) => string} */
+function sign(...numbers) {
+  const exact = (x) => Math.abs(Number(show(x).replace("−", "-")) - x) <= 1e-12 * Math.abs(x);
+  return numbers.every(exact) ? "=" : "≈";
+}
+
 // One computed number, from the numbers it is made of.
 function arithmetic(quantity, i, j, { Q, K, V }, found) {
-  const result = show(found[quantity][i][j]);
+  const x = found[quantity][i][j];
+  const result = show(x);
   const score = found.scores[i][j];
   const scaled = found["scaled scores"][i][j];
   switch (quantity) {
     case "scores":
-      return `${terms(Q[i], K[j], short)} = ${result}`;
-    case "scaled scores":
-      return `${show(score)} ÷ √2 = ${show(score)} ÷ ${show(Math.SQRT2)} = ${result}`;
+      return `${terms(Q[i], K[j], short)} ${sign(x)} ${result}`;
+    case "scaled scores": {
+      const root = `${show(score)} ÷ √2 ≈ ${show(score)} ÷ ${show(Math.SQRT2)}`;
+      return `${root} ${sign(score, x)} ${result}`;
+    }
     case "exponentials":
-      return `e to the power ${show(scaled)} = ${result}`;
+      return `e to the power ${show(scaled)} ${sign(scaled, x)} ${result}`;
     case "weights": {
       const line = found.exponentials[i];
-      const total = line.reduce((sum, x) => sum + x, 0);
+      const total = line.reduce((sum, y) => sum + y, 0);
       if (!Number.isFinite(total) || total === 0) {
         return (
           `${result}. The exponentials of this row leave the range of the numbers, so its largest ` +
           "score is subtracted first, which changes no weight"
         );
       }
-      const sum = line.map((x) => show(x)).join(" + ");
-      return `${show(line[j])} ÷ (${sum}) = ${show(line[j])} ÷ ${show(total)} = ${result}`;
+      const sum = line.map((y) => show(y)).join(" + ");
+      const added = `${show(line[j])} ÷ (${sum}) ${sign(...line)} ${show(line[j])} ÷ ${show(total)}`;
+      return `${added} ${sign(...line, x)} ${result}`;
     }
-    default:
-      return `${terms(found.weights[i], transpose(V)[j], (x) => show(x))} = ${result}`;
+    default: {
+      const weights = found.weights[i];
+      const mix = terms(weights, transpose(V)[j], (y) => show(y));
+      return `${mix} ${sign(...weights, x)} ${result}`;
+    }
   }
 }
 

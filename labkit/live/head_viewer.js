@@ -22,7 +22,7 @@ const beside = (weights, offset) =>
   weights.flatMap((line, i) => (i + offset in line ? [line[i + offset]] : []));
 
 /** @type {Record<string, (weights: Matrix, query: number, key: number) => number>} */
-const SCORES = {
+const MEASURES = {
   "previous token": (weights) => mean(beside(weights, -1)),
   "next token": (weights) => mean(beside(weights, 1)),
   itself: (weights) => mean(beside(weights, 0)),
@@ -81,28 +81,28 @@ function overview([layers, h], choose) {
   });
   let shown = [];
   const cells = buttons.flat().map((made) => {
-    const [map, place, score] = [element("i"), element("span"), element("span")];
-    made.append(map, place, score);
-    return { made, map, place, score };
+    const [map, place, measure] = [element("i"), element("span"), element("span")];
+    made.append(map, place, measure);
+    return { made, map, place, measure };
   });
   node.classList.add("live-heads");
   return {
     node,
-    // Heads in the order in which they are to stand, each with its bytes, place and score.
+    // Heads in the order in which they are to stand, each with its bytes, place and measure.
     draw(heads, n, chosen) {
       heads.forEach((one, at) => {
-        const { made, map, place, score } = cells[at];
+        const { made, map, place, measure } = cells[at];
         if (made.dataset.drawn !== one.id) {
           made.dataset.drawn = one.id;
           one.mask ??= maskOf(one.bytes, n);
           map.style.maskImage = one.mask;
         }
         write(place, `${one.layer}, ${one.head}`);
-        write(score, show(one.score, 2));
+        write(measure, show(one.measure, 2));
         made.setAttribute("aria-pressed", String(one === chosen));
         made.setAttribute(
           "aria-label",
-          `layer ${one.layer}, head ${one.head}: score ${show(one.score, 2)}`,
+          `layer ${one.layer}, head ${one.head}: ${show(one.measure, 2)}`,
         );
       });
       shown = heads;
@@ -240,16 +240,16 @@ function render({ model, el }) {
     // While Python changes the sentence, a place may belong to another one.
     const [query, key] = ["query", "key"].map((t) => Math.min(view.get(t), tokens.length - 1));
     const heads = headsOf(sentence);
-    const score = SCORES[view.get("score")];
-    for (const one of heads) one.score = score(one.weights, query, key);
-    const ranked = [...heads].sort((a, b) => b.score - a.score);
+    const measure = MEASURES[view.get("measure")];
+    for (const one of heads) one.measure = measure(one.weights, query, key);
+    const ranked = [...heads].sort((a, b) => b.measure - a.measure);
     const chosen = heads[view.get("layer") * shape[1] + view.get("head")];
     if (drawn !== sentence) {
       drawn = sentence;
       parts = [lineDrawing, mapDrawing].map((make) => make(tokens, room, select));
       large.replaceChildren(...parts.map(({ node }) => node));
     }
-    all.draw(view.get("by_score") ? ranked : heads, tokens.length, chosen);
+    all.draw(view.get("by_measure") ? ranked : heads, tokens.length, chosen);
     const [from, to] = [tokens[query], tokens[key]];
     const line = chosen.weights[query];
     const best = line.indexOf(Math.max(...line));
@@ -259,14 +259,14 @@ function render({ model, el }) {
       node.setAttribute("aria-label", `${place} on: ${tokens.join(" ")}`);
     }
     told.say(
-      `${place} scores ${show(chosen.score, 2)}, place ${ranked.indexOf(chosen) + 1} of ` +
+      `${place} has ${show(chosen.measure, 2)}, place ${ranked.indexOf(chosen) + 1} of ` +
         `${heads.length}. From “${from}” it gives ${show(line[key], 2)} to “${to}”, ` +
         `and most, ${show(line[best], 2)}, to “${tokens[best]}”.`,
     );
     view.values({
       weights: chosen.weights,
-      scores: Array.from({ length: shape[0] }, (_, i) =>
-        heads.slice(i * shape[1], (i + 1) * shape[1]).map((one) => one.score),
+      measures: Array.from({ length: shape[0] }, (_, i) =>
+        heads.slice(i * shape[1], (i + 1) * shape[1]).map((one) => one.measure),
       ),
     });
   }
@@ -280,8 +280,8 @@ function render({ model, el }) {
       }),
     ),
     row(
-      choice(view, "score", { label: "Score" }),
-      toggle(view, "by_score", { label: "Sort by it" }),
+      choice(view, "measure", { label: "Measure" }),
+      toggle(view, "by_measure", { label: "Sort by it" }),
       counter(view, "layer", { label: "Layer" }),
       counter(view, "head", { label: "Head" }),
     ),
@@ -299,7 +299,7 @@ function render({ model, el }) {
     told.node,
     large,
   );
-  view.follow(["sentence", "layer", "head", "query", "key", "score", "by_score"], draw);
+  view.follow(["sentence", "layer", "head", "query", "key", "measure", "by_measure"], draw);
   return view.close;
 }
 

@@ -18,7 +18,7 @@ MOST_HEADS = 1000
 STEPS = 255  # a stored weight is one of 256 steps from 0 to 1
 
 # How far each head keeps to a relation: of its weights, and the chosen query and key.
-SCORES: dict[str, Callable[[Tensor, int, int], Tensor]] = {
+MEASURES: dict[str, Callable[[Tensor, int, int], Tensor]] = {
     "previous token": lambda weights, query, key: previous_weight(weights),
     "next token": lambda weights, query, key: next_weight(weights),
     "itself": lambda weights, query, key: self_weight(weights),
@@ -29,7 +29,7 @@ SCORES: dict[str, Callable[[Tensor, int, int], Tensor]] = {
 
 
 class HeadViewer(LiveFigure):
-    """See the weights of every head on a sentence, as lines and as a grid, sorted by a score.
+    """See the weights of every head on a sentence, as lines and as a grid, sorted by a measure.
 
     The weights are stored to the nearest 1/255, so one is off by 1/510 at most.
 
@@ -37,13 +37,13 @@ class HeadViewer(LiveFigure):
         sentences: for each sentence its n tokens and its weights, (layers, h, n, n), which is what
             ``Encoded.sentence`` returns; a small example unless given.
         state: the traits: ``sentence``, ``layer``, ``head``, ``query`` and ``key``, all counted
-            from 0, ``score`` (what heads are scored by) and ``by_score`` (sort them by it).
+            from 0, ``measure`` (what is measured) and ``by_measure`` (sort them by it).
 
     Raises:
         ValueError: no sentence, tokens too few or too many, or weights that do not fit them.
 
     >>> weights = torch.tensor([[1.0, 0.0], [0.25, 0.75]]).view(1, 1, 2, 2)
-    >>> HeadViewer({"It slept.": (["it", "slept"], weights)}).values()["scores"]
+    >>> HeadViewer({"It slept.": (["it", "slept"], weights)}).values()["measures"]
     [[0.25098039215686274]]
     """
 
@@ -52,7 +52,7 @@ class HeadViewer(LiveFigure):
         "Every head of a model on one sentence, as a small map: a row for each query, a column for "
         "each key, and the more weight, the more colour. The chosen head is drawn large, as lines "
         "from each query on the left to the keys on the right, and as a map. Below each small map "
-        "stand its layer and number, and its score."
+        "stand its layer and number, and its measure."
     ).tag(sync=True)
     axes = Dict().tag(sync=True)
     stored = Dict(help="layers and h, and sentences with their weights").tag(sync=True)
@@ -61,8 +61,8 @@ class HeadViewer(LiveFigure):
     head = Whole(0, MOST_HEADS, default_value=0).tag(sync=True)
     query = Whole(0, MOST_TOKENS - 1, default_value=0).tag(sync=True)
     key = Whole(0, MOST_TOKENS - 1, default_value=0).tag(sync=True)
-    score = Choice(list(SCORES), default_value="previous token").tag(sync=True)
-    by_score = Choice([False, True], default_value=False).tag(sync=True)
+    measure = Choice(list(MEASURES), default_value="previous token").tag(sync=True)
+    by_measure = Choice([False, True], default_value=False).tag(sync=True)
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class HeadViewer(LiveFigure):
     def _axes(self) -> dict[str, Any]:
         layers, h = self.stored["shape"]
         named = [[f"layer {i}" for i in range(layers)], [f"head {j}" for j in range(h)]]
-        return {"weights": ["query", "key"], "scores": named}
+        return {"weights": ["query", "key"], "measures": named}
 
     @validate("sentence", "layer", "head", "query", "key")
     def _fits(self, proposal: Any) -> int:
@@ -112,7 +112,7 @@ class HeadViewer(LiveFigure):
         weights = steps.view(*self.stored["shape"], n, n).double() / STEPS
         return {
             "weights": weights[self.layer, self.head].tolist(),
-            "scores": SCORES[self.score](weights, self.query, self.key).tolist(),
+            "measures": MEASURES[self.measure](weights, self.query, self.key).tolist(),
         }
 
 

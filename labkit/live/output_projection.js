@@ -29,7 +29,7 @@ function project(heads, W_O, on, shared) {
     "sum of what is written": add(written[0], written[1]),
     "heads that reach a number": NUMBERS.map((_, j) => reach(j)),
     "sum of the slabs": summed,
-    "one head through the sum of the slabs": matmul([heads[0]], summed)[0],
+    "one head through the sum of the slabs": matmul([shared ? heads[0] : given[0]], summed)[0],
   };
 }
 
@@ -54,6 +54,17 @@ function paint(matrix, fill) {
   );
 }
 
+// What would change nothing cannot be typed in, and looks so.
+/** @type {(matrix: ReturnType<Editable>, acts: (i: number) => boolean) => void} */
+function enable(matrix, acts) {
+  matrix.cells.forEach((inputs, i) =>
+    inputs.forEach((input) => {
+      input.disabled = !acts(i);
+      input.style.opacity = input.disabled ? "0.35" : "";
+    }),
+  );
+}
+
 // Do two rows say the same, but for the last bits of their sums?
 /** @type {(a: number[], b: number[]) => boolean} */
 function same(a, b) {
@@ -70,10 +81,24 @@ function render({ model, el }) {
   const [sideBySide, product, written, summed, one] = tables;
   const [told, compared] = [spoken(), spoken()];
   const start = view.get("W_O");
+  const sharing = toggle(view, "shared", {
+    label: "Shared projections: head 2 gives what head 1 gives",
+  });
+  const ofOne = element("div", {}, summed.node, one.node);
+  // A button that has done its work is disabled, and hands the focus to the other.
+  const identity = button("Wₒ as identity", () => {
+    view.set("W_O", IDENTITY);
+    back.focus();
+  });
+  const back = button("Wₒ as at first", () => {
+    view.set("W_O", start);
+    identity.focus();
+  });
 
   function draw() {
+    const shared = view.get("shared");
     const on = [view.get("head_1"), view.get("head_2")].map(Number);
-    const found = project(view.get("heads"), view.get("W_O"), on, view.get("shared"));
+    const found = project(view.get("heads"), view.get("W_O"), on, shared);
     const output = found["side by side, times W_O"];
     const j = view.get("number") - 1;
     // A head that is switched off has no colour, and neither have its rows.
@@ -105,13 +130,25 @@ function render({ model, el }) {
     });
     const alone = found["one head through the sum of the slabs"];
     line(one, "Head 1 through this sum", alone);
+    ofOne.hidden = !shared;
     paint(heads, colour);
     paint(W_O, ofPair);
+    const given = [on[0] || (shared && on[1]), on[1] && !shared];
+    enable(heads, (head) => Boolean(given[head]));
+    enable(W_O, (line) => Boolean(on[Math.floor(line / 2)]));
+    sharing.querySelectorAll("input").forEach((input) => {
+      input.disabled = !on[1];
+    });
+    sharing.style.opacity = on[1] ? "" : "0.5";
+    identity.disabled = String(view.get("W_O")) === String(IDENTITY);
+    back.disabled = String(view.get("W_O")) === String(start);
     told.say(arithmetic(j, found["side by side"], view.get("W_O"), found));
     const reached = found["heads that reach a number"];
+    const asOne =
+      " One head of width 2, through the sum of the slabs, " +
+      `${same(alone, output) ? "gives" : "does not give"} the same.`;
     compared.say(
-      `Heads that reach each number of the output: ${reached.join(", ")}. One head of width 2, ` +
-        `through the sum of the slabs, ${same(alone, output) ? "gives" : "does not give"} the same.`,
+      `Heads that reach each number of the output: ${reached.join(", ")}.${shared ? asOne : ""}`,
     );
     view.values(found);
   }
@@ -120,17 +157,17 @@ function render({ model, el }) {
     row(
       toggle(view, "head_1", { label: "Head 1" }),
       toggle(view, "head_2", { label: "Head 2" }),
-      toggle(view, "shared", { label: "Shared projections: head 2 gives what head 1 gives" }),
+      sharing,
     ),
     row(heads.node, W_O.node),
     row(
       element("div", {}, sideBySide.node, product.node),
       written.node,
-      element("div", {}, summed.node, one.node),
+      ofOne,
     ),
     row(
-      button("Wₒ as identity", () => view.set("W_O", IDENTITY)),
-      button("Wₒ as at first", () => view.set("W_O", start)),
+      identity,
+      back,
       choice(view, "number", { label: "Written out: number" }),
     ),
     told.node,

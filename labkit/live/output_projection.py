@@ -41,8 +41,9 @@ class OutputProjection(LiveFigure):
     caption = Unicode(
         "The outputs of two heads for one token, and W_O, all of which you can change. Head 1 and "
         "its two rows of W_O are blue, head 2 and its two rows orange. Tables show the heads side "
-        "by side and their product with W_O, what each head writes and the sum, and one head "
-        "through the sum of both slabs."
+        "by side and their product with W_O, what each head writes and the sum, and, where the "
+        "heads share, one head through the sum of both slabs. What would change nothing is faint "
+        "and locked."
     ).tag(sync=True)
     axes = Dict(AXES).tag(sync=True)
     heads = Matrix(HEADS, WIDTH, default_value=[[1, 2], [3, -1]]).tag(sync=True)
@@ -70,6 +71,6 @@ class OutputProjection(LiveFigure):
             written.sum(0),
             slabs.any(1).sum(0),
             slabs.sum(0),
-            heads[0] @ slabs.sum(0),
+            (heads if self.shared else given)[0] @ slabs.sum(0),
         )
         return {name: x.tolist() for name, x in zip(AXES, computed, strict=True)}

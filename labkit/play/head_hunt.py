@@ -44,7 +44,7 @@ def laboratory() -> Laboratory:
 
 
 def draw(sentence: str, layer: int, head: int, silenced: str) -> Any:
-    """Draw where a head looks in a sentence; tell its scores, and what is left of the vector."""
+    """Draw where a head looks in a sentence; tell its weights, and what is left of the vector."""
     encoder = load_encoder()
     h = encoder.blocks[layer].attention.h
     try:
@@ -61,13 +61,13 @@ def draw(sentence: str, layer: int, head: int, silenced: str) -> Any:
     places = [f"{i} {token}" for i, token in enumerate(tokens)]
     among_words = A[1:-1, 1:-1]
     query, key = divmod(int(among_words.argmax()), len(tokens) - 2)
-    scores = {
+    parts = {
         "the token before": heads.previous_weight(A),
         "the token after": heads.next_weight(A),
         "[CLS]": heads.first_weight(A),
         "[SEP]": A[:, -1].mean(),
     }
-    told = ", ".join(f"{value:.2f} to {name}" for name, value in scores.items())
+    told = ", ".join(f"{value:.2f} to {name}" for name, value in parts.items())
     return figures.figure(
         [
             {

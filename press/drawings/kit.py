@@ -24,6 +24,10 @@ COLOURS = {
     "orange": ("#d55e00", "#ff9350"),
     "green": ("#009e73", "#2cc596"),
     "pink": ("#cc79a7", "#e79cc6"),
+    # Of words: dark enough to be read on paper.
+    "orange-ink": ("#b04300", "#ff9350"),
+    "green-ink": ("#00704f", "#2cc596"),
+    "pink-ink": ("#9b3d77", "#e79cc6"),
 }
 QUERY, KEY, VALUE = "blue", "green", "orange"
 HEADS = ("blue", "orange", "green", "pink")
@@ -53,17 +57,18 @@ class Drawing:
         bold: bool = False,
         italic: bool = False,
     ) -> None:
-        """Write words on the baseline y; ``a_b`` and ``a_{bc}`` set a subscript, ``a^b`` a raised one.
+        """Write words on the baseline y; ``a_b`` and ``a_{bc}`` set a subscript, ``a^b`` raises.
 
         anchor : "start", "middle" or "end", what of the words stands at x
         """
         if size < SMALL:
             raise ValueError(f"words are at least {SMALL} high, to be read on a phone; got {size}")
+        inked = f"{colour}-ink" if f"{colour}-ink" in COLOURS else colour
         weight = ' font-weight="600"' if bold else ""
         style = ' font-style="italic"' if italic else ""
         self.parts.append(
             f'<text x="{n(x)}" y="{n(y)}" font-size="{n(size)}" text-anchor="{anchor}"'
-            f"{weight}{style} {fill(colour)}>{scripts(words, size)}</text>"
+            f"{weight}{style} {fill(inked)}>{scripts(words, size)}</text>"
         )
 
     def box(

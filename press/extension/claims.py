@@ -78,6 +78,8 @@ def write_verdicts(app: Sphinx, doctree: nodes.document) -> None:
             if not isinstance(verdict, Record):
                 domain.note(key, docname, verdict.anchor)
             rows = list(linked(verdict, lambda to: app.builder.get_relative_uri(docname, to)))
+            if laid_open:  # the line above them says it
+                rows = [row for row in rows if row[0] != "says"]
             node.append(nodes.Text(verdict.as_html(rows, laid_open=laid_open)))
     if docname == ERRATA:
         note_errata(doctree, domain)

@@ -195,7 +195,7 @@ def at_every_cut(network, x):
 def by_jacobian(network, x):
     jacobian = torch.autograd.functional.jacobian(network, x).abs()
     reach = torch.einsum("bipcjq->ij", jacobian)
-    return bool(reach.triu(1).gt(0).any())
+    return bool(reach.triu(1).ne(0).any())
 
 
 def by_backward(network, x):
@@ -210,7 +210,8 @@ def by_backward(network, x):
 def by_prefix(network, x):
     whole = network(x)
     return any(
-        (network(x[:, :n]) - whole[:, :n]).abs().max().item() > 1e-5 for n in range(1, x.shape[1])
+        not (network(x[:, :n]) - whole[:, :n]).abs().max().item() <= 1e-5
+        for n in range(1, x.shape[1])
     )
 
 
@@ -283,6 +284,14 @@ leaks.reject(
     "last feature",
     lambda network, x: any(
         (network(replaced(x, cut)) - network(x))[:, :cut, 0].abs().max() > 1e-6
+        for cut in range(1, x.shape[1])
+    ),
+)
+leaks.reject(
+    "deaf to NaN",
+    "all becomes NaN",
+    lambda network, x: any(
+        (network(replaced(x, cut)) - network(x))[:, :cut].abs().max() > 1e-6
         for cut in range(1, x.shape[1])
     ),
 )

@@ -12,7 +12,7 @@ from labkit.encoder import load_encoder
 from tests.answers import Exercise
 
 # The average weight on a relation
-score = Exercise(head_hunt.score)
+weight_on = Exercise(head_hunt.weight_on)
 
 
 def on_related(weights, relation):
@@ -20,7 +20,7 @@ def on_related(weights, relation):
     return (weights * relation).sum(dim=-1)
 
 
-def score_by_loop(weights, relation):
+def weight_by_loop(weights, relation):
     out = []
     for A in weights:
         given = [A[i, relation[i]].sum() for i in range(len(relation)) if relation[i].any()]
@@ -28,41 +28,43 @@ def score_by_loop(weights, relation):
     return torch.stack(out)
 
 
-score.accept("loop", score_by_loop)
-score.accept("labkit", reference.relation_weight)
-score.accept(
+weight_on.accept("loop", weight_by_loop)
+weight_on.accept("labkit", reference.relation_weight)
+weight_on.accept(
     "einsum, float64",
     lambda A, r: torch.einsum("hij,ij->h", A.double(), r.double()) / r.any(dim=1).sum(),
 )
-score.accept(
+weight_on.accept(
     "rows without a related key left out", lambda A, r: on_related(A, r)[:, r.any(1)].mean(-1)
 )
 
-score.reject("over all queries", "divides by all queries", lambda A, r: on_related(A, r).mean(-1))
-score.reject("a sum", "that is a sum", lambda A, r: on_related(A, r).sum(-1))
-score.reject(
+weight_on.reject(
+    "over all queries", "divides by all queries", lambda A, r: on_related(A, r).mean(-1)
+)
+weight_on.reject("a sum", "that is a sum", lambda A, r: on_related(A, r).sum(-1))
+weight_on.reject(
     "over related pairs",
     "not over queries",
     lambda A, r: on_related(A, r).sum(-1) / r.sum(),
 )
-score.reject("over all pairs", "came", lambda A, r: (A * r).mean(dim=(1, 2)))
-score.reject("transposed", "from key to query", lambda A, r: score_by_loop(A, r.T))
-score.reject(
+weight_on.reject("over all pairs", "came", lambda A, r: (A * r).mean(dim=(1, 2)))
+weight_on.reject("transposed", "from key to query", lambda A, r: weight_by_loop(A, r.T))
+weight_on.reject(
     "one number for all heads",
     "one number for all",
-    lambda A, r: score_by_loop(A, r).mean().expand(len(A)),
+    lambda A, r: weight_by_loop(A, r).mean().expand(len(A)),
 )
-score.reject("a single number", "shape", lambda A, r: score_by_loop(A, r).mean())
-score.reject("each query", "shape", on_related)
-score.reject("largest weight", "came", lambda A, r: (A * r).amax(-1).sum(-1) / r.any(1).sum())
-score.reject(
+weight_on.reject("a single number", "shape", lambda A, r: weight_by_loop(A, r).mean())
+weight_on.reject("each query", "shape", on_related)
+weight_on.reject("largest weight", "came", lambda A, r: (A * r).amax(-1).sum(-1) / r.any(1).sum())
+weight_on.reject(
     "how often it is the first choice",
     "came",
     lambda A, r: (A * r).amax(-1).eq(A.amax(-1)).float()[:, r.any(1)].mean(-1),
 )
-score.reject("related to nothing", "came", lambda A, r: on_related(A, ~r)[:, r.any(1)].mean(-1))
-score.reject("first head only", "shape|came", lambda A, r: score_by_loop(A[:1], r))
-score.reject(
+weight_on.reject("related to nothing", "came", lambda A, r: on_related(A, ~r)[:, r.any(1)].mean(-1))
+weight_on.reject("first head only", "shape|came", lambda A, r: weight_by_loop(A[:1], r))
+weight_on.reject(
     "NaN without a related key",
     "NaN",
     lambda A, r: (on_related(A, r) / r.any(1)).mean(-1),
@@ -143,8 +145,8 @@ NAMED = {"previous": (0, 2), "next": (1, 8), "delimiters": (3, 11)}
 
 
 def hunted():
-    scores = head_hunt.measured_scores(load_encoder())
-    return {name: divmod(table.argmax().item(), table.shape[1]) for name, table in scores.items()}
+    tables = head_hunt.measured(load_encoder())
+    return {name: divmod(table.argmax().item(), table.shape[1]) for name, table in tables.items()}
 
 
 def with_numpy_numbers():

@@ -381,12 +381,12 @@ def test_a_mask_is_painted_with_the_mouse(page: Page, site: str):
 
 def test_heads_are_sorted_and_tokens_chosen_with_the_mouse(page: Page, site: str):
     shown = open_figure(page, site, "head_viewer")
-    shown.locator('[data-trait="score"]').select_option(label="previous token")
-    shown.locator('[data-trait="by_score"]').check()
+    shown.locator('[data-trait="measure"]').select_option(label="previous token")
+    shown.locator('[data-trait="by_measure"]').check()
     heads = shown.locator(".live-heads button")
     told = heads.evaluate_all("heads => heads.map(head => head.ariaLabel)")
-    scores = [float(text.split(": score ")[1]) for text in told]
-    assert scores == sorted(scores, reverse=True)
+    found = [float(text.rsplit(": ")[-1]) for text in told]
+    assert found == sorted(found, reverse=True)
     heads.first.click()
     shown.locator(".live-large svg").first.get_by_text("agent").first.click()
     shown.locator(".live-large svg").first.get_by_text("[SEP]").last.click()

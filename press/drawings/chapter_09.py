@@ -1,0 +1,41 @@
+"""Chapter 9: what one picture shows, and how a head is tested."""
+
+from __future__ import annotations
+
+from press.drawings.kit import HEADS, Drawing
+
+
+def one_fine_picture() -> Drawing:
+    """A head that gives most of its weight from "it" to "animal", and three things it may like."""
+    d = Drawing(252)
+    words = {"the animal": 58, "didn't cross": 158, "the street": 254, "because": 330, "it": 396}
+    for word, x in words.items():
+        d.text(x, 116, word, bold=word in ("the animal", "the street", "it"))
+    d.arrow((396, 98), (396, 40), (58, 40), (58, 98), colour=HEADS[0], width=3)
+    d.arrow((388, 98), (388, 72), (254, 72), (254, 98), colour=HEADS[0], width=1)
+    d.text(226, 32, "most of its weight", colour=HEADS[0], size=13)
+    d.text(322, 66, "a little", colour=HEADS[0], size=13)
+    d.text(210, 150, "was too tired", italic=True, colour="faint")
+    for i, told in enumerate(("takes the subject?", "the first noun?", "the living thing?")):
+        d.box(12 + 134 * i, 174, 128, 30, told, shade=0.06, size=13)
+    d.text(210, 234, "or does it understand?", bold=True)
+    return d
+
+
+def choose_then_count() -> Drawing:
+    """Six sentences to choose a head on, six others to count on."""
+    d = Drawing(232)
+    for k, (title, x) in enumerate((("choose on these", 14), ("count on these", 276))):
+        d.text(x + 65, 22, title, bold=True)
+        for i in range(6):
+            d.box(x, 36 + 26 * i, 130, 20, shade=0.25 if k else 0.06)
+            d.line((x + 10, 46 + 26 * i), (x + 84 + 7 * ((5 * i + 3 * k) % 6), 46 + 26 * i))
+    d.text(210, 92, "72 heads")
+    d.arrow((150, 112), (270, 112), colour=HEADS[0], width=3)
+    d.text(210, 134, "the best one", colour=HEADS[0], size=13)
+    d.text(79, 216, "6 of 6: no proof", colour="faint")
+    d.text(341, 216, "2 of 6, or 6 of 6", colour="faint")
+    return d
+
+
+DRAWINGS = {"one-fine-picture": one_fine_picture, "choose-then-count": choose_then_count}

@@ -20,6 +20,9 @@ def causal_mask() -> Drawing:
     def weight(i: int, j: int) -> float:
         return 2**j / (2 ** (i + 1) - 1) if j <= i else 0.0
 
+    def told(i: int, j: int) -> str:
+        return f"{w:.2f}"[1:] if 0 < (w := weight(i, j)) < 1 else f"{w:.0f}"
+
     named(
         d, 30, "mask", shade=lambda i, j: 0.3 * (j <= i), words=lambda i, j: "T" if j <= i else "F"
     )
@@ -29,7 +32,7 @@ def causal_mask() -> Drawing:
         298,
         "weights",
         shade=lambda i, j: 0.35 * weight(i, j),
-        words=lambda i, j: {0: "0", 1: "1"}.get(w := weight(i, j), f"{w:.2f}"[1:]),
+        words=told,
     )
     for i in range(4):
         d.text(18, 78 + CELL * i, str(i + 1), colour=QUERY, size=12)
@@ -82,17 +85,21 @@ def teacher_forcing() -> Drawing:
 def causal_and_padding() -> Drawing:
     """The causal triangle and a mask of two padded keys: both together leave two rows empty."""
     d = Drawing(182)
-    causal, real = (lambda i, j: j <= i), (lambda i, j: j >= 2)
-    masks = [
-        (12, "causal", causal),
-        (160, "real keys", real),
-        (308, "both", lambda i, j: causal(i, j) and real(i, j)),
-    ]
-    for x, title, may in masks:
+
+    def causal(i: int, j: int) -> float:
+        return 0.45 * (j <= i)
+
+    def real(i: int, j: int) -> float:
+        return 0.45 * (j >= 2)
+
+    def both(i: int, j: int) -> float:
+        return min(causal(i, j), real(i, j))
+
+    for x, title, may in [(12, "causal", causal), (160, "real keys", real), (308, "both", both)]:
         d.text(x + 50, 22, title, bold=True)
         for j, word in enumerate("··abc"):
             d.text(x + 20 * (j + 0.5), 46, word, colour=KEY)
-        d.grid(x, 54, 5, 5, cell=20, shade=lambda i, j, may=may: 0.45 * may(i, j))
+        d.grid(x, 54, 5, 5, cell=20, shade=may)
     d.text(136, 110, "and")
     d.text(284, 110, "=")
     d.box(305, 51, 106, 46, colour="orange", shade=0)

@@ -1,4 +1,4 @@
-"""Chapter 5: the split and the merge, the memory that a view walks, and W_Q cut into heads."""
+"""Chapter 5: the split and the merge, the storage that a view walks, and W_Q cut into heads."""
 
 from __future__ import annotations
 
@@ -52,14 +52,15 @@ def token_of(t: int, place: Place) -> Place:
 
 
 def split_and_merge() -> Drawing:
-    """Three tokens with four features are cut, moved into two heads, attended and joined."""
+    """The queries of three tokens are cut, moved into two heads, attended and joined."""
     d = Drawing(540)
     middle, cell, high = 274, 30, 22
     d.grid(
         middle - 60, 14, 3, 4, cell=cell, cell_height=high, colour=of_token, words=number, size=13
     )
+    d.text(middle - 72, 52, "Q = X W_Q", anchor="end")
     shape(d, 42, "(3, 4)", "n, d_{model}")
-    step(d, middle, 86, "cut the features in two")
+    step(d, middle, 86, "cut its columns in two")
     for t in range(3):
         y = 118 + 36 * t
         d.box(middle - 76, y, 152, 32, colour="faint", shade=0.06)
@@ -94,10 +95,10 @@ def step(d: Drawing, x: float, y: float, words: str) -> None:
     d.text(x - 12, y + 18, words, anchor="end", size=12)
 
 
-def memory_in_a_row() -> Drawing:
-    """Twelve numbers in a row of memory, and what heads get of them by transpose and by view."""
+def storage_in_a_row() -> Drawing:
+    """Twelve numbers in a row of storage, and what heads get of them by transpose and by view."""
     d = Drawing(344)
-    d.text(210, 22, "twelve numbers, as they lie in memory")
+    d.text(210, 22, "twelve numbers, as they lie in storage")
     for t in range(3):
         x = 18 + 128 * t
         for i in range(2):
@@ -138,6 +139,6 @@ def one_large_matrix() -> Drawing:
 
 DRAWINGS = {
     "split-and-merge": split_and_merge,
-    "memory-in-a-row": memory_in_a_row,
+    "storage-in-a-row": storage_in_a_row,
     "one-large-matrix": one_large_matrix,
 }

@@ -43,6 +43,7 @@ def multi_head_attention() -> Drawing:
         d.text(412, y, told, size=13, anchor="end", colour="faint")
     d.text(412, 154, "split", size=13, anchor="end", italic=True)
     d.text(412, 276, "side by side", size=13, anchor="end", italic=True)
+    d.text(412, 346, "h d_v = d_{model}", size=13, anchor="end", italic=True)
     return d
 
 

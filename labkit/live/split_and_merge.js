@@ -21,7 +21,7 @@ const RIGHT = [
 /** @type {Record<string, Record<number, string>>} */
 const WRONG = {
   [STRAIGHT]: {
-    1: "view: the memory is cut straight into heads of four rows, which are taken for tokens.",
+    1: "view: the storage is cut straight into heads of four rows, which are taken for tokens.",
     2: "No transpose: the shape is right already.",
   },
   [NEVER]: {

@@ -89,25 +89,25 @@ lint: setup ## Check style and types, of Python and of scripts, and the workflow
 
 unit: setup ## Test labkit against PyTorch, the ledger and the notebooks' form
 	@echo "== labkit, ledger, form of the notebooks"
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal --ignore tests/browser -m "not repeated"
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal --ignore tests/browser
 
 check: lint ## Run what takes under a minute, while writing
 	@echo "== labkit, ledger, form of the notebooks, without what is slow"
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal --ignore tests/browser -m "not slow and not repeated"
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal --ignore tests/browser -m "not slow"
 
 notebooks: setup ## Execute every notebook again and compare each output
 	@echo "== Notebooks, executed again and compared"
 	@$(BIN)/python -m pytest --nbval --nbval-cell-timeout 300 -n 2 --dist loadfile \
 	  --junitxml _build/reports/notebooks.xml $(NOTEBOOKS)
 
-pages: book ## Open every page, and the labs in JupyterLab, in a browser; ALL=1 for all editions and themes
+pages: book ## Open every page, and the labs in JupyterLab, in a browser; ALL=1 for every page, theme and edition
 	@echo "== Pages in a browser"
 	@$(BIN)/python -m press.browser
 	@$(if $(ALL),ALL_PAGES=1) $(BIN)/python -m pytest -n 2 tests/browser
 
-colab: setup ## Run the labs as Colab would, without anything of ours
+colab: setup ## Run labs as Colab would, without anything of ours; ALL=1 for every lab
 	@echo "== Labs in an environment like Colab's"
-	@$(BIN)/python -m tests.colab
+	@$(BIN)/python -m tests.colab $(if $(ALL),--all)
 
 tamper: setup ## Change digits, verdicts and code, and see that each is noticed; ALL=1 for every place
 	@echo "== Tampering"

@@ -20,6 +20,7 @@ from press import HTML
 WIDE, PHONE = {"width": 1440, "height": 900}, {"width": 390, "height": 844}
 # Set by `make pages ALL=1`: the editions have all pages, and the live figures' dice are cast anew.
 EVERYTHING = bool(os.environ.get("ALL_PAGES"))
+TAKES_LONG = pytest.mark.skipif(not EVERYTHING, reason="done by `make pages ALL=1`")
 
 # What depends on the theme or the width, and not on the page's text alone.
 COLOURS, WIDTHS = ["color-contrast", "link-in-text-block"], ["scrollable-region-focusable"]

@@ -24,10 +24,9 @@ from pypdf import PdfReader
 from press import HTML
 from press.editions import epub, pdf
 from press.editions import pages as editions
-from tests.browser.looking import EVERYTHING, sample
+from tests.browser.looking import EVERYTHING, TAKES_LONG, sample
 
 XHTML = "{http://www.w3.org/1999/xhtml}"
-TAKES_LONG = pytest.mark.skipif(not EVERYTHING, reason="done by `make pages ALL=1`")
 
 
 def with_own_browser(function: Callable[..., Any], *arguments: Any) -> Any:

@@ -23,6 +23,7 @@ from labkit import live
 from labkit.nested import flat
 from press import ROOT
 from press.notebooks import LABS, read, tagged
+from tests.browser.looking import TAKES_LONG
 
 PATIENCE = 120  # seconds, for a machine that does other things as well
 SETTINGS = {
@@ -130,6 +131,7 @@ def test_a_slider_moves_the_numbers_and_every_stub_shows_a_message(page: Page, s
         assert "File" not in message
 
 
+@TAKES_LONG
 def test_a_mask_is_painted_by_keyboard(page: Page, server: str):
     told = run_all(page, server, "lab_02_causal_mask.ipynb")
     expect(told).to_contain_text("21 of 36 places are open, 0 of them in the future")
@@ -148,6 +150,7 @@ def run_cell(page: Page, place: int) -> Locator:
     return cell
 
 
+@TAKES_LONG
 def test_a_live_figure_and_python_follow_each_other(page: Page, server: str):
     open_notebook(page, server, "live.ipynb")
     figure = run_cell(page, 0).locator(".live")

@@ -33,6 +33,6 @@ def test_each_is_shown_once_and_told_in_words():
 
 def test_in_the_page_it_is_an_image_with_arrow_heads_of_its_own():
     drawing = '<svg ><marker id="head-ink"/><path marker-end="url(#head-ink)"/></svg>'
-    page = inline(drawing, 'A "b"', "drawing-1")
+    page = inline(drawing, 'A "b"', "drawing-1", "a.svg")
     assert 'role="img" aria-label="A &quot;b&quot;"' in page
     assert page.count("drawing-1-ink") == 2

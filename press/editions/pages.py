@@ -19,7 +19,7 @@ from urllib.parse import urldefrag, urlsplit
 import yaml
 from bs4 import BeautifulSoup, Tag
 
-from press import HTML, ROOT
+from press import BOOK, HTML, ROOT
 from press.editions import pictures
 from press.extension import citation, sharing
 
@@ -102,8 +102,12 @@ def read(part: str, name: str) -> Page:
     """Read one page, and drop what is for the screen only."""
     html = (HTML / f"{name}.html").read_text(encoding="utf-8")
     body = first(BeautifulSoup(html, "html.parser"), "article")
+    for appendix in body.select(".tag_hide-cell > details.hide"):
+        keep_output(appendix)
     for tag in body.select(DROPPED):
         tag.decompose()
+    for drawing in body.select("span.drawing"):
+        show_file(drawing)
     for section in body.select("section"):
         if not section.select("p, pre, ul, ol, dl, table, figure"):
             section.decompose()
@@ -115,6 +119,22 @@ def read(part: str, name: str) -> Page:
     if not part:
         first(body, "h1").string = "Introduction"  # the first page is named as the book is
     return Page(name, part, words(first(body, "h1")), body)
+
+
+def keep_output(fold: Tag) -> None:
+    """Leave of a folded cell what it puts out: the claims that are compared there."""
+    for part in fold.find_all(True, recursive=False):
+        if "cell_output" not in part.get_attribute_list("class"):
+            part.decompose()
+    fold.unwrap()
+
+
+def show_file(drawing: Tag) -> None:
+    """Show the file of a drawing, which in a page is a part of it."""
+    soup = BeautifulSoup("", "html.parser")
+    source = (BOOK / "drawings" / str(drawing["data-file"])).as_uri()
+    alt = str(first(drawing, "svg")["aria-label"])
+    drawing.replace_with(soup.new_tag("img", src=source, alt=alt, attrs={"class": "drawing"}))
 
 
 def first(tag: Tag, selector: str) -> Tag:
@@ -139,6 +159,7 @@ def unfold(verdict: Tag) -> None:
     labels = verdict.select("dt")
     told = dict(zip((label.get_text() for label in labels), verdict.select("dd"), strict=True))
     verdict.name, first(verdict, "summary").name = "aside", "p"
+    verdict.attrs.pop("open", None)
     place = soup.new_tag("span", attrs={"class": "place"})
     place.append(f" {told['claim'].get_text()} ({told['where'].get_text()})")
     first(verdict, "p").append(place)

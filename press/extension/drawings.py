@@ -24,16 +24,18 @@ def put_in(app: Sphinx, doctree: nodes.document) -> None:
     for number, image in enumerate(doctree.findall(nodes.image)):
         if image["uri"].startswith(FOLDER):
             drawing = (ROOT / image["uri"]).read_text(encoding="utf-8")
-            html = inline(drawing, image.get("alt", ""), f"drawing-{number}")
-            raw = nodes.raw(text=html, format="html", classes=["drawing"])
+            file = Path(image["uri"]).name
+            html = inline(drawing, image.get("alt", ""), f"drawing-{number}", file)
+            raw = nodes.raw(text=html, format="html")
             image.replace_self(raw)
 
 
-def inline(drawing: str, alt: str, name: str) -> str:
+def inline(drawing: str, alt: str, name: str, file: str) -> str:
     """Write a drawing as part of a page: told in words, its arrow heads named apart."""
     drawing = re.sub(r'(id="|url\(#)head-', rf"\1{name}-", drawing)
     label = f'<svg role="img" aria-label="{escape(" ".join(alt.split()))}" '
-    return f'<span class="drawing">{drawing.replace("<svg ", label, 1)}</span>'
+    svg = drawing.replace("<svg ", label, 1)
+    return f'<span class="drawing" data-file="{escape(file)}">{svg}</span>'
 
 
 def write_style(app: Sphinx, config: Config) -> None:

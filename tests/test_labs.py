@@ -5,12 +5,14 @@ from __future__ import annotations
 import pkgutil
 import re
 import sys
+from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
 import nbformat
 import pytest
+import torch
 from IPython.core.inputtransformer2 import TransformerManager
 
 from labkit import checks, ledger, play
@@ -109,7 +111,17 @@ def test_a_page_without_a_kernel_shows_the_laboratory(path: Path):
     assert "The controls need Jupyter or Colab" in "".join(c.source for c in read(path).cells)
 
 
+@pytest.fixture
+def torch_as_it_was() -> Iterator[None]:
+    """Undo what a lab sets for a whole session."""
+    dtype, threads = torch.get_default_dtype(), torch.get_num_threads()
+    yield
+    torch.set_default_dtype(dtype)
+    torch.set_num_threads(threads)
+
+
 @pytest.mark.slow
+@pytest.mark.usefixtures("torch_as_it_was")
 @each_lab
 def test_the_solutions_pass_their_checks(path: Path, capsys: pytest.CaptureFixture[str]):
     python, names = TransformerManager().transform_cell, {"sys": sys}  # from the setup cell

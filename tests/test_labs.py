@@ -16,6 +16,7 @@ import torch
 from IPython.core.inputtransformer2 import TransformerManager
 
 from labkit import checks, ledger, play
+from labkit.encoder import load_encoder
 from press import ROOT
 from press.extension import lab_list
 from press.lab_sets import (
@@ -112,16 +113,17 @@ def test_a_page_without_a_kernel_shows_the_laboratory(path: Path):
 
 
 @pytest.fixture
-def torch_as_it_was() -> Iterator[None]:
+def a_fresh_session() -> Iterator[None]:
     """Undo what a lab sets for a whole session."""
     dtype, threads = torch.get_default_dtype(), torch.get_num_threads()
     yield
     torch.set_default_dtype(dtype)
     torch.set_num_threads(threads)
+    load_encoder.cache_clear()  # a lab turns the one encoder to float64
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("torch_as_it_was")
+@pytest.mark.usefixtures("a_fresh_session")
 @each_lab
 def test_the_solutions_pass_their_checks(path: Path, capsys: pytest.CaptureFixture[str]):
     python, names = TransformerManager().transform_cell, {"sys": sys}  # from the setup cell

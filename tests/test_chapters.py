@@ -26,7 +26,7 @@ def words(prose: str) -> list[str]:
     """List the words that a reader sees without opening anything: no formula, no picture."""
     while re.search(FOLD, prose, re.DOTALL):
         prose = re.sub(FOLD, "", prose, flags=re.DOTALL)
-    return re.sub(rf"{DRAWING}|<[^>]+>|\$\$.*?\$\$", "", prose, flags=re.DOTALL).split()
+    return re.sub(rf"{DRAWING}|</?[a-z][^<>]*>|\$\$.*?\$\$", "", prose, flags=re.DOTALL).split()
 
 
 def in_sight(notebook: NotebookNode) -> list[NotebookNode]:
@@ -36,6 +36,7 @@ def in_sight(notebook: NotebookNode) -> list[NotebookNode]:
 
 def test_what_is_folded_is_not_counted():
     assert words("a <details> b <details> c </details> d </details> e $$f$$") == ["a", "e"]
+    assert words("<b>a</b> $n < m$ b > c") == ["a", "$n", "<", "m$", "b", ">", "c"]
 
 
 @each_chapter

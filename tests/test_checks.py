@@ -19,6 +19,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -210,6 +211,12 @@ def calls_a_stub(x: torch.Tensor) -> torch.Tensor:
     return stub(x)
 
 
+def keeps_the_stubs_line(x: torch.Tensor) -> torch.Tensor:
+    """Double what comes."""
+    raise NotImplementedError
+    return 2 * x
+
+
 LATE = "within 0.3 seconds"
 LONG = "more than 2000 characters"
 GUARDED = {
@@ -221,6 +228,7 @@ GUARDED = {
     "changes its input": (lambda x: x.mul_(2), r"x was changed in place; now it is \[2, 4\]"),
     "leaves the program": (lambda x: sys.exit("bye"), "SystemExit: bye"),
     "divides by zero": (divides_by_zero(stub), "ZeroDivisionError: division by zero"),
+    "keeps the stub's line": (keeps_the_stubs_line, "delete that line of the stub"),
     "calls a stub": (calls_a_stub, "^doubled calls stub, which is still the stub"),
     "is no function": (torch.tensor([2.0, 4.0]), "hand over the name, without brackets"),
     "takes nothing": (lambda: torch.tensor([2.0, 4.0]), "it takes x, in this order"),
@@ -259,8 +267,25 @@ def test_an_answer_that_calls_a_stub_is_told_which():
     class Empty(torch.nn.Module):
         """Without forward, for which PyTorch raises the same error."""
 
+    class Begun(torch.nn.Module):
+        def __init__(self, d_model: Any) -> None:
+            super().__init__()
+            self.width = d_model
+
+        def forward(self, x: Any) -> Any:
+            raise NotImplementedError
+
+    class Unbegun(torch.nn.Module):
+        def __init__(self, d_model: Any) -> None:
+            super().__init__()
+            raise NotImplementedError
+
     with pytest.raises(NotYet, match=r"^Layer calls .*split, which is still the stub\. Write"):
         guard.Answer("Layer", Layer())(x=0)
+    with pytest.raises(NotYet, match=r"^[\w.<>]*Begun\.forward is still the stub"):
+        guard.Answer("Layer", Begun(8))(x=0)
+    with pytest.raises(NotYet, match=r"^Layer is still the stub"):
+        guard.Answer("Layer", Unbegun)(d_model=8)
     with pytest.raises(NotYet, match=r"^split is still the stub"):
         guard.Answer("split", split)(x=0)
     with pytest.raises(Wrong, match=r"expected  it runs\n.*missing the required") as caught:
@@ -300,6 +325,36 @@ def test_a_keyboard_interrupt_of_the_learner_is_left_alone():
 
     with pytest.raises(KeyboardInterrupt):
         guard.Answer("f", interrupted)(x=1)
+
+
+def test_what_the_learner_set_does_not_count():
+    seen = []
+
+    @guard.in_a_fresh_session
+    def check(answer: Any) -> None:
+        seen.append((torch.ones(1).dtype, torch.is_grad_enabled(), torch.ones(1).device.type))
+
+    try:
+        torch.set_default_dtype(torch.float64)
+        torch.set_default_device("meta")
+        with torch.inference_mode():
+            check(None)
+            assert torch.is_inference_mode_enabled()
+        assert torch.get_default_dtype() == torch.float64
+        assert torch.get_default_device() == torch.device("meta")
+    finally:
+        torch.set_default_dtype(torch.float32)
+        torch.set_default_device(None)
+    assert seen == [(torch.float32, True, "cpu")]
+
+
+def test_every_check_runs_in_a_fresh_session():
+    assert [e.name for e in EXERCISES if not hasattr(e.check, "__wrapped__")] == []
+
+
+@pytest.mark.parametrize("one", [1.5, torch.tensor([[1.5]]), np.float32(1.5), np.array([1.5])])
+def test_a_number_is_taken_as_it_comes(one: Any):
+    assert guard.Outcome("f", {}, one).number() == 1.5
 
 
 def test_the_learners_random_numbers_are_left_alone():

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import ast
+import functools
 import inspect
 import math
 import signal
 import sys
 import sysconfig
+import textwrap
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, field
+from decimal import Decimal
 from numbers import Real
 from pathlib import Path
+from types import CodeType
 from typing import Any
 
 import torch
@@ -22,6 +27,7 @@ from torch import Tensor
 SECONDS = 20.0  # for one call of an answer
 MOST_PRINTED = 2_000  # characters that one call may print
 MOST_SHOWN = 16  # numbers of a tensor that a message writes out
+STUB = ("super().__init__()", "raise NotImplementedError")  # lines of one
 # Where code lies that is not the learner's: labkit, the standard library, installed packages.
 LIBRARIES = (
     str(Path(__file__).parent.parent),
@@ -54,6 +60,27 @@ def complaint(name: str, *, expected: str, happened: str, example: str = "") -> 
     told = {"example": example, "expected": expected, "happened": happened}
     lines = [f"\n  {label}  {text}" for label, text in told.items() if text]
     return Wrong(f"{name} is not right yet." + "".join(lines))
+
+
+def in_a_fresh_session(check: Callable[[Any], None]) -> Callable[[Any], None]:
+    """Run a check with PyTorch's settings as a session begins, and leave the learner's as they are.
+
+    An answer is judged by itself: not by gradients that were turned off, or another default type.
+    """
+
+    @functools.wraps(check)
+    def judged(answer: Any) -> None:
+        dtype, device = torch.get_default_dtype(), torch.get_default_device()
+        torch.set_default_dtype(torch.float32)
+        torch.set_default_device(None)
+        try:
+            with torch.inference_mode(False), torch.enable_grad():
+                check(answer)
+        finally:
+            torch.set_default_dtype(dtype)
+            torch.set_default_device(None if device == torch.device("cpu") else device)
+
+    return judged
 
 
 def right(name: str, remark: str) -> None:
@@ -110,10 +137,15 @@ class Outcome:
     def number(self) -> float:
         """Return the result as a number that is not NaN, or raise Wrong."""
         x = single(self.value)
-        fits = isinstance(x, Real) and not isinstance(x, bool)
+        fits = isinstance(x, (Real, Decimal)) and not isinstance(x, bool)
         self.demand(fits, f"{self.part} is a number", f"came {kind(self.value)}")
-        self.demand(not math.isnan(x), f"{self.part} is a number", "came NaN")
-        return float(x)
+        try:
+            number = float(x)
+        except OverflowError as error:
+            happened = "came one that no float holds, of more than 308 digits"
+            raise self.complaint(f"{self.part} is a number of a sensible size", happened) from error
+        self.demand(not math.isnan(number), f"{self.part} is a number", "came NaN")
+        return number
 
     def truth(self) -> bool:
         """Return the result as True or False, or raise Wrong."""
@@ -175,11 +207,16 @@ class Answer:
         *_, (frame, _) = traceback.walk_tb(error.__traceback__)
         if frame.f_code.co_filename.startswith(LIBRARIES):
             return outcome.complaint("it runs", blame(error))
-        stub = frame.f_code.co_qualname.removesuffix(".__init__")
+        written, stub = frame.f_code.co_qualname, frame.f_code.co_qualname.removesuffix(".__init__")
+        if has_more_than_the_stub(frame.f_code):
+            expected = f"{stub} is written, and nothing of the stub is left in it"
+            happened = "it raises NotImplementedError: delete that line of the stub"
+            return outcome.complaint(expected, happened)
         own = getattr(self.function, "__qualname__", type(self.function).__qualname__)
-        if stub == own or stub.startswith(f"{own}."):
+        # A method that is left to write in a class that is begun is told by its name.
+        if stub == own or (stub.startswith(f"{own}.") and written.endswith("__init__")):
             return NotYet(self.name)
-        return NotYet(stub, called_by=self.name)
+        return NotYet(stub, called_by="" if stub.startswith(f"{own}.") else self.name)
 
     def fit(self, outcome: Outcome) -> None:
         """Raise Wrong if the function does not take as many arguments as it will get."""
@@ -278,9 +315,28 @@ def blame(error: BaseException) -> str:
     return f"{told}\n            line {own[-1].lineno} of {own[-1].name}:  {own[-1].line}"
 
 
+def has_more_than_the_stub(code: CodeType) -> bool:
+    """Say whether a function that raises NotImplementedError holds lines that a learner wrote."""
+    try:
+        function = ast.parse(textwrap.dedent(inspect.getsource(code))).body[0]
+    except (OSError, SyntaxError, IndexError):
+        return False
+    return any(
+        not isinstance(line, ast.Expr) or not isinstance(line.value, ast.Constant)
+        for line in getattr(function, "body", [])
+        if ast.unparse(line) not in STUB
+    )
+
+
 def copy(value: Any) -> Any:
-    """Copy a tensor; leave alone what a call cannot change by accident."""
-    return value.clone() if isinstance(value, Tensor) else value
+    """Copy tensors; leave alone what a call cannot change by accident."""
+    if isinstance(value, Tensor):
+        return value.clone()
+    if type(value) in (list, tuple):
+        return type(value)(map(copy, value))
+    if type(value) is dict:
+        return {name: copy(part) for name, part in value.items()}
+    return value
 
 
 def same(a: Tensor, b: Tensor) -> bool:
@@ -290,7 +346,8 @@ def same(a: Tensor, b: Tensor) -> bool:
 
 def single(value: Any) -> Any:
     """Take the one number out of a tensor or an array of one; leave the rest alone."""
-    if hasattr(value, "item") and getattr(value, "ndim", None) == 0:
+    shape = getattr(value, "shape", None)
+    if hasattr(value, "item") and shape is not None and math.prod(shape) == 1:
         return value.item()
     return value
 

@@ -188,6 +188,7 @@ parameters.reject(
     "and biases",
     lambda d, h, dk, dv, bias: matrices_only(d, h, dk, dv, bias) + (4 * d if bias else 0),
 )
+parameters.reject("beyond a float", "sensible size", lambda *sizes: 10**400)
 parameters.reject("as text", "is a number", lambda *sizes: f"{parameters_by_matrix(*sizes):,}")
 
 # A remark and a table

@@ -21,14 +21,14 @@ from labkit.attention import (
     scaled_dot_product_attention,
     split_heads,
 )
-from labkit.checks.guard import Answer, in_a_fresh_session, right
+from labkit.checks.guard import Answer, exercise, right
 
 Test = Callable[[Callable[..., Any]], bool]
 INF = float("inf")
 D_MODEL, HEADS = 8, 2  # of the layer that reads padded sequences
 
 
-@in_a_fresh_session
+@exercise
 def weights_are_sound(function: Test) -> None:
     """Check a test of weights(q, k): (h, n_q, d_k) and (h, n_k, d_k) to (h, n_q, n_k)."""
     answer = Answer("weights_are_sound", function)
@@ -37,7 +37,7 @@ def weights_are_sound(function: Test) -> None:
     judge(answer, "weights", sound, unsound)
 
 
-@in_a_fresh_session
+@exercise
 def hidden_is_hidden(function: Test) -> None:
     """Check a test of attend(q, k, v, may), whose boolean mask is True where a query may attend."""
     answer = Answer("hidden_is_hidden", function)
@@ -46,7 +46,7 @@ def hidden_is_hidden(function: Test) -> None:
     judge(answer, "attend", sound, unsound)
 
 
-@in_a_fresh_session
+@exercise
 def padding_is_ignored(function: Test) -> None:
     """Check a test of encode(x, real): x is (B, n, 8), real (B, n), True for a token."""
     answer = Answer("padding_is_ignored", function)
@@ -55,7 +55,7 @@ def padding_is_ignored(function: Test) -> None:
     judge(answer, "encode", sound, unsound)
 
 
-@in_a_fresh_session
+@exercise
 def past_is_kept(function: Test) -> None:
     """Check a test of attend(q, k, v), causal, whose n_q queries are the last of n_k positions."""
     answer = Answer("past_is_kept", function)
@@ -64,7 +64,7 @@ def past_is_kept(function: Test) -> None:
     judge(answer, "attend", sound, unsound)
 
 
-@in_a_fresh_session
+@exercise
 def heads_keep_apart(function: Test) -> None:
     """Check a test of in_heads(work, x, h), which splits x, works on all heads, and merges."""
     answer = Answer("heads_keep_apart", function)
@@ -73,7 +73,7 @@ def heads_keep_apart(function: Test) -> None:
     judge(answer, "in_heads", sound, unsound)
 
 
-@in_a_fresh_session
+@exercise
 def layer_is_sound(function: Test) -> None:
     """Check a test of layer(x, w_q, w_k, w_v, w_o, h), without biases and without a mask."""
     answer = Answer("layer_is_sound", function)
@@ -82,7 +82,7 @@ def layer_is_sound(function: Test) -> None:
     judge(answer, "layer", sound, unsound)
 
 
-@in_a_fresh_session
+@exercise
 def dropout_is_sound(function: Test) -> None:
     """Check a test of make(p), which makes a layer for x of shape (B, n, 8) with dropout."""
     answer = Answer("dropout_is_sound", function)

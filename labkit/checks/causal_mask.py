@@ -10,12 +10,12 @@ from torch import Tensor
 
 from labkit.attention import MultiHeadAttention
 from labkit.attention import causal_mask as reference_mask
-from labkit.checks.guard import Answer, in_a_fresh_session, near, right, show
+from labkit.checks.guard import Answer, exercise, near, right, show
 
 Network = Callable[[Tensor], Tensor]
 
 
-@in_a_fresh_session
+@exercise
 def causal_mask(function: Callable[[int], Tensor]) -> None:
     """Check the boolean mask that lets a position see itself and its past: n to (n, n)."""
     answer = Answer("causal_mask", function)
@@ -36,7 +36,7 @@ def causal_mask(function: Callable[[int], Tensor]) -> None:
     right("causal_mask", "Each position sees itself and its past.")
 
 
-@in_a_fresh_session
+@exercise
 def to_additive(function: Callable[[Tensor], Tensor]) -> None:
     """Check the form of a mask that is added to scores: 0 where True, −∞ where False."""
     answer = Answer("to_additive", function)
@@ -57,7 +57,7 @@ def to_additive(function: Callable[[Tensor], Tensor]) -> None:
     right("to_additive", "Zero keeps a score, minus infinity hides it.")
 
 
-@in_a_fresh_session
+@exercise
 def masked_weights(function: Callable[[Tensor, Tensor], Tensor]) -> None:
     """Check weights over what may be attended to: scores (..., n_q, n_k) and a boolean mask."""
     answer = Answer("masked_weights", function)
@@ -114,7 +114,7 @@ def masked_weights(function: Callable[[Tensor, Tensor], Tensor]) -> None:
     right("masked_weights", "Hidden is hidden, the rest sums to one, and no row turns into NaN.")
 
 
-@in_a_fresh_session
+@exercise
 def leaks(function: Callable[[Network, Tensor], bool]) -> None:
     """Check a test that says whether an output depends on a later input: x is (B, n, d)."""
     answer = Answer("leaks", function)
@@ -148,7 +148,7 @@ def leaks(function: Callable[[Network, Tensor], bool]) -> None:
     right("leaks", "It caught twelve planted leaks and raised no false alarm.")
 
 
-@in_a_fresh_session
+@exercise
 def dependence(function: Callable[[Network, Tensor], Tensor]) -> None:
     """Check a map of which output depends on which input: x (n, d) to boolean (n, n)."""
     answer = Answer("dependence", function)

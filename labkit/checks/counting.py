@@ -13,7 +13,7 @@ import torch
 
 from labkit import counting
 from labkit.attention import MultiHeadAttention
-from labkit.checks.guard import Answer, NotYet, Outcome, Wrong, in_a_fresh_session, right, show
+from labkit.checks.guard import Answer, NotYet, Outcome, Wrong, exercise, right, show
 from labkit.models import MODELS
 
 # In the order of chapter-11's table of configurations.
@@ -33,7 +33,7 @@ GPT_3 = [
 MADE_UP = [("one", 4, 32), ("two", 2, 64), ("three", 8, 64), ("four", 1, 640), ("five", 3, 128)]
 
 
-@in_a_fresh_session
+@exercise
 def shapes(function: Callable[[int, int, int, int], Sequence[Sequence[int]]]) -> None:
     """Check the five shapes on the way through a layer: B, n, d_model and h to five tuples."""
     answer = Answer("shapes", function)
@@ -91,7 +91,7 @@ def refuses(answer: Answer, **arguments: Any) -> None:
     outcome.demand(False, expected, f"no error, and came {show(outcome.value)}")
 
 
-@in_a_fresh_session
+@exercise
 def parameters(function: Callable[[int, int, int, int, bool], int]) -> None:
     """Check the number of parameters of a layer: d_model, h, d_k, d_v and bias to a number."""
     answer = Answer("parameters", function)
@@ -140,7 +140,7 @@ def expect_number(
     outcome.demand(math.isclose(came, truth, rel_tol=1e-9), expected, happened)
 
 
-@in_a_fresh_session
+@exercise
 def audit(function: Callable[[list], tuple[list[str], list[str]]]) -> None:
     """Check two lists of a table's exceptions: rows (name, h, d_k) to two lists of names."""
     answer = Answer("audit", function)
@@ -174,7 +174,7 @@ def expect_names(part: Outcome, names: list[str], rows: list, expected: str) -> 
     part.demand(len(came) == len(names), f"{expected}, each once", f"came {show(came)}")
 
 
-@in_a_fresh_session
+@exercise
 def multiply_adds(function: Callable[[int, int, int], tuple[int, int]]) -> None:
     """Check the multiply-adds of projections and of products: n, d_model and h to two numbers."""
     answer = Answer("multiply_adds", function)
@@ -211,7 +211,7 @@ def multiply_adds(function: Callable[[int, int, int], tuple[int, int]]) -> None:
     right("multiply_adds", "Four projections, two products, and h has cancelled.")
 
 
-@in_a_fresh_session
+@exercise
 def crossover(function: Callable[[int, bool], int]) -> None:
     """Check from which length on the products cost as much: d_model and causal to n."""
     answer = Answer("crossover", function)
@@ -242,7 +242,7 @@ def crossover(function: Callable[[int, bool], int]) -> None:
     right("crossover", "The border lies at a multiple of the width, and a mask moves it.")
 
 
-@in_a_fresh_session
+@exercise
 def weight_memory(function: Callable[[int, int, int, int], tuple[int, float]]) -> None:
     """Check matrices of weights and their megabytes: B, h, n and bytes_each to two numbers."""
     answer = Answer("weight_memory", function)
@@ -276,7 +276,7 @@ def weight_memory(function: Callable[[int, int, int, int], tuple[int, float]]) -
     right("weight_memory", "It grows with the square of n, and with every head.")
 
 
-@in_a_fresh_session
+@exercise
 def flops(function: Callable[[int, int, int, int, int, int], int]) -> None:
     """Check predicted FLOPs of a layer that attends to a context against a counter."""
     answer = Answer("flops", function)

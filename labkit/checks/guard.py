@@ -43,7 +43,7 @@ class Wrong(AssertionError):  # noqa: N818 (the name is what the learner reads)
 
 
 class NotYet(Wrong):
-    """An exercise that nobody has begun, or one that calls such a one."""
+    """An exercise that nobody has begun, or one that calls such a one. Its check prints this."""
 
     def __init__(self, name: str, called_by: str = "") -> None:
         super().__init__(
@@ -62,10 +62,12 @@ def complaint(name: str, *, expected: str, happened: str, example: str = "") -> 
     return Wrong(f"{name} is not right yet." + "".join(lines))
 
 
-def in_a_fresh_session(check: Callable[[Any], None]) -> Callable[[Any], None]:
-    """Run a check with PyTorch's settings as a session begins, and leave the learner's as they are.
+def exercise(check: Callable[[Any], None]) -> Callable[[Any], None]:
+    """Make of a check what a lab's cell calls.
 
-    An answer is judged by itself: not by gradients that were turned off, or another default type.
+    PyTorch's settings are those of a fresh session while it runs, so that an answer is judged by
+    itself: not by gradients that the learner turned off, or another default type. To begin is no
+    mistake: a stub gets an invitation, where a wrong answer gets an error.
     """
 
     @functools.wraps(check)
@@ -76,6 +78,8 @@ def in_a_fresh_session(check: Callable[[Any], None]) -> Callable[[Any], None]:
         try:
             with torch.inference_mode(False), torch.enable_grad():
                 check(answer)
+        except NotYet as invitation:
+            print(invitation)
         finally:
             torch.set_default_dtype(dtype)
             torch.set_default_device(None if device == torch.device("cpu") else device)

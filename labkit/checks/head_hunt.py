@@ -13,7 +13,7 @@ from labkit.checks.guard import (
     Answer,
     NotYet,
     Outcome,
-    in_a_fresh_session,
+    exercise,
     kind,
     near,
     recognise,
@@ -37,7 +37,7 @@ COINS, TOSSES, TRIES = 72, 28, 100  # as many coins as the encoder has heads; ro
 NOISE = 1e-4  # by which cosines in single precision may differ
 
 
-@in_a_fresh_session
+@exercise
 def weight_on(function: Callable[[Tensor, Tensor], Tensor]) -> None:
     """Check the average weight on a relation: (h, n_q, n_k) and (n_q, n_k) to (h,)."""
     answer = Answer("weight_on", function)
@@ -74,7 +74,7 @@ def weight_on(function: Callable[[Tensor, Tensor], Tensor]) -> None:
     right("weight_on", "A head that does nothing else has 1.")
 
 
-@in_a_fresh_session
+@exercise
 def relations(function: Callable[[list[str]], tuple[Tensor, Tensor]]) -> None:
     """Check the relations to the previous token and to delimiters: two of (n, n), boolean."""
     answer = Answer("relations", function)
@@ -122,7 +122,7 @@ def place(where: Tensor, tokens: list[str]) -> str:
     return f"{tokens[query]!r} and key {tokens[key]!r}"
 
 
-@in_a_fresh_session
+@exercise
 def specialists(value: Any) -> None:
     """Check three heads of the encoder, each (layer, head), by name of what they look at."""
     outcome = begun("specialists", value)
@@ -176,7 +176,7 @@ def measured(encoder: Encoder) -> dict[str, Tensor]:
     )
 
 
-@in_a_fresh_session
+@exercise
 def held_out(function: Callable[[Tensor], tuple[int, int, int]]) -> None:
     """Check the choice of a head on half of the rows: (rows, heads) to head and two counts."""
     answer = Answer("held_out", function)
@@ -237,7 +237,7 @@ def meaning(came: float, meanings: Mapping[str, float]) -> str:
     return f"; {found[0]}" if len(found) == 1 else ""
 
 
-@in_a_fresh_session
+@exercise
 def cosine_without(function: Callable[[list, list[str]], float]) -> None:
     """Check the mean cosine of sentence vectors with and without some heads."""
     answer = Answer("cosine_without", function)
@@ -304,7 +304,7 @@ def put_back(encoder: Encoder, kept: Iterable[Tensor]) -> int:
     return changed
 
 
-@in_a_fresh_session
+@exercise
 def fooling(value: Any) -> None:
     """Check a sentence whose last word turns its pronoun round, and a head that gets it wrong."""
     outcome = begun("fooling", value)

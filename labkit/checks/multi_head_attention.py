@@ -14,7 +14,7 @@ from labkit.attention import scaled_dot_product_attention
 from labkit.checks.guard import (
     Answer,
     Outcome,
-    in_a_fresh_session,
+    exercise,
     kind,
     near,
     recognise,
@@ -27,7 +27,7 @@ LINEARS = ("w_q", "w_k", "w_v", "w_o")
 SENTENCES = ["The keys to the cabinet are on the table.", "She lost her keys."]
 
 
-@in_a_fresh_session
+@exercise
 def project(function: Callable[[Tensor, Tensor, Tensor | None], Tensor]) -> None:
     """Check x W^T + b: (..., d_in), (d_out, d_in) and (d_out,) or None to (..., d_out)."""
     answer = Answer("project", function)
@@ -58,7 +58,7 @@ def project(function: Callable[[Tensor, Tensor, Tensor | None], Tensor]) -> None
     right("project", "Every position gets its new numbers, with a bias or without.")
 
 
-@in_a_fresh_session
+@exercise
 def split(function: Callable[[Tensor, int], Tensor]) -> None:
     """Check the cut into heads: (B, n, h*d) to (B, h, n, d)."""
     answer = Answer("split", function)
@@ -86,7 +86,7 @@ def split(function: Callable[[Tensor, int], Tensor]) -> None:
     right("split", "Each head has its own part of every token.")
 
 
-@in_a_fresh_session
+@exercise
 def attend(function: Callable[[Tensor, Tensor, Tensor, Tensor | None], Tensor]) -> None:
     """Check scaled dot-product attention with an optional boolean mask, for all heads at once."""
     answer = Answer("attend", function)
@@ -138,7 +138,7 @@ def attend(function: Callable[[Tensor, Tensor, Tensor, Tensor | None], Tensor]) 
     right("attend", "Scale, mask and softmax are right, in every head.")
 
 
-@in_a_fresh_session
+@exercise
 def merge(function: Callable[[Tensor], Tensor]) -> None:
     """Check the heads side by side: (B, h, n, d) to (B, n, h*d)."""
     answer = Answer("merge", function)
@@ -167,7 +167,7 @@ def merge(function: Callable[[Tensor], Tensor]) -> None:
     right("merge", "Token by token, the heads stand side by side.")
 
 
-@in_a_fresh_session
+@exercise
 def output(function: Callable[[Tensor, Tensor, Tensor], Tensor]) -> None:
     """Check the heads, merged and projected: (B, h, n, d) to (B, n, d_model)."""
     answer = Answer("output", function)
@@ -200,7 +200,7 @@ def output(function: Callable[[Tensor, Tensor, Tensor], Tensor]) -> None:
     right("output", "All heads write, into as many numbers as the model is wide.")
 
 
-@in_a_fresh_session
+@exercise
 def multi_head(function: Callable[[int, int], nn.Module]) -> None:
     """Check a class of layers: (d_model, h) makes one that maps x and a mask to the output."""
     if isinstance(function, nn.Module):
@@ -226,7 +226,7 @@ def multi_head(function: Callable[[int, int], nn.Module]) -> None:
     right("MultiHead", "It gives what labkit's layer gives with the same weights.")
 
 
-@in_a_fresh_session
+@exercise
 def from_torch(function: Callable[[nn.MultiheadAttention], nn.Module]) -> None:
     """Check a copy of PyTorch's layer: it gives the same, and lives by itself."""
     answer = Answer("from_torch", function)
@@ -263,7 +263,7 @@ def from_torch(function: Callable[[nn.MultiheadAttention], nn.Module]) -> None:
     right("from_torch", "Your layer and PyTorch's give the same.")
 
 
-@in_a_fresh_session
+@exercise
 def pretrained(function: Callable[[nn.MultiheadAttention], nn.Module]) -> None:
     """Check that a copy of a pretrained layer gives what that layer gives, on real sentences."""
     answer = Answer("from_torch", function)

@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 
 from labkit.attention import merge_heads, scaled_dot_product_attention
-from labkit.checks.guard import Answer, in_a_fresh_session, near, recognise, right, show
+from labkit.checks.guard import Answer, exercise, near, recognise, right, show
 from labkit.play.output_projection import NUMBERS, one_thread
 
 
-@in_a_fresh_session
+@exercise
 def slabs(function: Callable[[Tensor, int], Tensor]) -> None:
     """Check W_O cut into one slab a head: (h*d_v, d_model) to (h, d_v, d_model)."""
     answer = Answer("slabs", function)
@@ -40,7 +40,7 @@ def slabs(function: Callable[[Tensor, int], Tensor]) -> None:
     right("slabs", "One slab a head, each as wide as the model.")
 
 
-@in_a_fresh_session
+@exercise
 def contributions(function: Callable[[Tensor, Tensor], Tensor]) -> None:
     """Check what each head writes: (h, n, d_v) and (h*d_v, d_model) to (h, n, d_model)."""
     answer = Answer("contributions", function)
@@ -74,7 +74,7 @@ def contributions(function: Callable[[Tensor, Tensor], Tensor]) -> None:
     right("contributions", "Heads are added, and you have what each one adds.")
 
 
-@in_a_fresh_session
+@exercise
 def silence(function: Callable[[Tensor, int, int], Tensor]) -> None:
     """Check a stored matrix without one head: (d_model, h*d_v) to the same, counted from 0."""
     answer = Answer("silence", function)
@@ -112,7 +112,7 @@ def silence(function: Callable[[Tensor, int, int], Tensor]) -> None:
     right("silence", "The head is silent, and nobody else has noticed.")
 
 
-@in_a_fresh_session
+@exercise
 def shared_heads(function: Callable[..., Tensor]) -> None:
     """Check heads that share W_Q, W_K, W_V: x (B, n, d_model), W_O (h*d_v, d_model)."""
     answer = Answer("shared_heads", function)
@@ -151,7 +151,7 @@ def shared_heads(function: Callable[..., Tensor]) -> None:
     right("shared_heads", "So many heads, and all of them say the same.")
 
 
-@in_a_fresh_session
+@exercise
 def one_head(function: Callable[[Tensor, int], Tensor]) -> None:
     """Check the slab of the single head that does what shared heads do: to (d_v, d_model)."""
     answer = Answer("one_head", function)
@@ -184,7 +184,7 @@ def one_head(function: Callable[[Tensor, int], Tensor]) -> None:
     right("one_head", "Shared heads are one head, and no wider than each of them.")
 
 
-@in_a_fresh_session
+@exercise
 def lowest_error(function: Callable[[int, int, int, bool], float]) -> None:
     """Check the floor under the error of heads that write in fewer directions than asked for."""
     answer = Answer("lowest_error", function)
@@ -220,7 +220,7 @@ def lowest_error(function: Callable[[int, int, int, bool], float]) -> None:
     right("lowest_error", "A prediction that training can now be held against.")
 
 
-@in_a_fresh_session
+@exercise
 def trained_error(function: Callable[[int, int, bool], float]) -> None:
     """Check the error that is left after training on the copying task."""
     answer = Answer("trained_error", function)

@@ -10,14 +10,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from labkit.checks.guard import Answer, NotYet, Outcome, in_a_fresh_session, near, right, show
+from labkit.checks.guard import Answer, NotYet, Outcome, exercise, near, right, show
 from labkit.softmax import softmax_jacobian
 
 KEYS, BOUND = 10, 0.30
 WIDTHS = (8, 64, 512, 4096)
 
 
-@in_a_fresh_session
+@exercise
 def draw_scores(function: Callable[[int, int, int], Tensor]) -> None:
     """Check scores of random queries against random keys: (d_k, keys, draws) to (draws, keys)."""
     answer = Answer("draw_scores", function)
@@ -73,7 +73,7 @@ def own_query_and_keys(answer: Answer) -> None:
     )
 
 
-@in_a_fresh_session
+@exercise
 def weights(function: Callable[[Tensor, float], Tensor]) -> None:
     """Check the softmax of scaled scores: (draws, keys) and a scale to (draws, keys)."""
     answer = Answer("weights", function)
@@ -112,7 +112,7 @@ def weights(function: Callable[[Tensor, float], Tensor]) -> None:
     right("weights", "Rows sum to one, the scale counts, and large scores do no harm.")
 
 
-@in_a_fresh_session
+@exercise
 def report(function: Callable[[Tensor, float], tuple[Tensor, Tensor]]) -> None:
     """Check the deviation of scaled scores and the largest weight: each (draws,)."""
     answer = Answer("report", function)
@@ -154,7 +154,7 @@ def expect_deviation(outcome: Outcome, std: Tensor, scaled: Tensor, scores: Tens
     outcome.demand(near(std, scaled.std(dim=1)), expected, happened)
 
 
-@in_a_fresh_session
+@exercise
 def jacobian_norm(function: Callable[[Tensor], Tensor]) -> None:
     """Check the Frobenius norm of the softmax's Jacobian: (draws, keys) to (draws,)."""
     answer = Answer("jacobian_norm", function)
@@ -191,7 +191,7 @@ def jacobian_norm(function: Callable[[Tensor], Tensor]) -> None:
     right("jacobian_norm", "A half-and-half row passes on most, a saturated one nothing.")
 
 
-@in_a_fresh_session
+@exercise
 def share_below(function: Callable[[int, float], float]) -> None:
     """Check the share of draws whose largest scaled weight is under a bound."""
     answer = Answer("share_below", function)
@@ -234,7 +234,7 @@ def below(scores: Tensor, bound: float) -> float:
     return (scores.softmax(dim=1).amax(dim=1) < bound).double().mean().item()
 
 
-@in_a_fresh_session
+@exercise
 def all_four(value: Any) -> None:
     """Check the share of runs in which all four widths stay under 0.30."""
     if value is None or value is ...:

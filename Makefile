@@ -105,7 +105,7 @@ pages: book ## Open every page, and the labs in JupyterLab, in a browser; ALL=1 
 	@$(BIN)/python -m press.browser
 	@$(if $(ALL),ALL_PAGES=1) $(BIN)/python -m pytest -n 2 tests/browser
 
-colab: setup ## Run labs as Colab would, without anything of ours; ALL=1 for every lab
+colab: book ## Run labs as Colab would, without anything of ours; ALL=1 for every lab
 	@echo "== Labs in an environment like Colab's"
 	@$(BIN)/python -m tests.colab $(if $(ALL),--all)
 
@@ -130,8 +130,7 @@ lab: setup ## Open the labs in JupyterLab
 	@$(BIN)/jupyter lab labs/lab_01_scaling.ipynb
 
 wheel: setup ## Build labkit's wheel, to install it elsewhere
-	@$(BIN)/python -m pip wheel --disable-pip-version-check --quiet --no-deps --wheel-dir _build/wheel .
-	@echo "The wheel is in _build/wheel."
+	@$(BIN)/python -m press.wheel _build/wheel
 
 # A build without CUDA calls itself torch+cpu, a name that other indexes do not have.
 requirements: setup ## Pin all that requirements.in draws in; UPGRADE=1 takes newer versions

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import re
-import subprocess
 import sys
 from pathlib import Path
 from urllib.parse import urljoin
@@ -16,7 +15,7 @@ from urllib.parse import urljoin
 import nbformat
 from nbformat import NotebookNode
 
-from press import ROOT
+from press import wheel
 from press.notebooks import LABS, tagged
 from press.stamp import pages_address
 
@@ -84,10 +83,8 @@ def write(folder: Path) -> None:
         for kind, made in (("student", unsolved(lab)), ("instructor", solved(lab))):
             (folder / kind).mkdir(parents=True, exist_ok=True)
             nbformat.write(for_class(made, path.name), folder / kind / path.name)
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "wheel", "--quiet"]
-    subprocess.run([*pip, "--no-deps", "--wheel-dir", str(folder), str(ROOT)], check=True)
     print(f"{len(LABS)} labs in {folder / 'student'} and {folder / 'instructor'}")
-    print(f"labkit in {next(folder.glob('*.whl'))}")
+    print(f"labkit in {wheel.build(folder)}")
 
 
 def marks(folder: Path) -> None:

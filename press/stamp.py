@@ -23,57 +23,60 @@ from press.notebooks import find
 from press.project import settings
 
 GITHUB = "github.com"
-NO_ADDRESS = """\
-    raise RuntimeError(
-        "This copy of the book does not say where labkit can be installed from. "
-        "Make its wheel with `make wheel`, upload it here, and run in a cell of "
-        "its own: %pip install --no-deps {wheel}"
-    )"""
+# Only labkit is installed: Colab keeps its own torch, numpy and ipywidgets.
+SETUP = """\
+from importlib.util import find_spec
+from pathlib import Path
+
+if not find_spec("labkit"):
+    beside = sorted(Path().glob("attention_executed-*.whl"))
+    source = beside[-1] if beside else {requirement}
+    if not source:
+        raise ModuleNotFoundError(
+            "labkit is not installed, and this copy of the book does not know "
+            "where to get it. Download labkit's wheel from the book's page of "
+            "labs, put it beside this notebook, and run this cell again."
+        )
+    %pip install --quiet --no-deps "{{source}}\""""
 
 
 @dataclass(frozen=True)
 class Address:
-    """Where the book lives: a repository, or a wheel, or nowhere yet."""
+    """Where the book lives: a repository, or nowhere yet."""
 
-    url: str | None
+    repository: str | None
     version: str
 
     @property
     def path(self) -> str | None:
         """Give owner/name on GitHub: Colab and Binder open repositories from there."""
-        parts = urlsplit(self.url or "")
+        parts = urlsplit(self.repository or "")
         return parts.path.strip("/").removesuffix(".git") if parts.hostname == GITHUB else None
 
     @property
-    def is_wheel(self) -> bool:
-        return (self.url or "").endswith(".whl")
+    def tag(self) -> str:
+        """Name the tag of the stamped version, which publishing makes."""
+        return f"published-v{self.version}"
 
     @property
-    def repository(self) -> str | None:
-        """Give the repository's address, if that is what the address is."""
-        return None if self.is_wheel else self.url
-
-    @property
-    def requirement(self) -> str:
-        """Say what pip installs: the wheel, or the repository at this version."""
-        source = self.url if self.is_wheel else f"git+{self.url}@v{self.version}"
-        return f"attention-executed @ {source}"
+    def requirement(self) -> str | None:
+        """Say what pip installs: the repository at this version."""
+        if not self.repository:
+            return None
+        return f"attention-executed @ git+{self.repository}@{self.tag}"
 
     def setup(self) -> str:
         """Write the setup cell, the same in all labs."""
-        install = f'    %pip install --quiet --no-deps "{self.requirement}"'
-        if not self.url:
-            install = NO_ADDRESS.format(wheel=f"attention_executed-{self.version}-py3-none-any.whl")
-        # Only labkit: Colab keeps its own torch, numpy and ipywidgets.
-        return f'import sys\n\nif "google.colab" in sys.modules:\n{install}'
+        requirement = f'"{self.requirement}"' if self.requirement else "None"
+        return SETUP.format(requirement=requirement)
 
     def badges(self, lab: str) -> str | None:
         """Write the links that open a lab in Colab and in Binder."""
         if not self.path:
             return None
-        at, images = f"{self.path}/blob/v{self.version}/{lab}", "../book/_static"
-        colab = f"https://colab.research.google.com/github/{at}"
-        binder = f"https://mybinder.org/v2/gh/{self.path}/v{self.version}?labpath={lab}"
+        images = "../book/_static"
+        colab = f"https://colab.research.google.com/github/{self.path}/blob/{self.tag}/{lab}"
+        binder = f"https://mybinder.org/v2/gh/{self.path}/{self.tag}?labpath={lab}"
         return (
             f"[![Open in Colab]({images}/open-in-colab.svg)]({colab}) "
             f"[![Open in Binder]({images}/open-in-binder.svg)]({binder})"
@@ -120,7 +123,7 @@ def stamped_config(path: Path, address: Address) -> str:
         data["html"][name] = bool(address.repository)
     data.pop("repository", None)
     if address.repository:
-        data["repository"] = {"url": address.repository, "branch": f"v{address.version}"}
+        data["repository"] = {"url": address.repository, "branch": address.tag}
     return dump(yaml, data)
 
 
@@ -158,18 +161,29 @@ def stamped(root: Path) -> dict[Path, str]:
     }
 
 
+def stale(root: Path) -> dict[Path, str]:
+    """Give the stamped files that disagree with pyproject.toml, with the text they should have."""
+    texts = stamped(root)
+    return {p: text for p, text in texts.items() if p.read_text(encoding="utf-8") != text}
+
+
+def write(root: Path) -> list[Path]:
+    """Stamp a copy of the book, and list the files that changed."""
+    texts = stale(root)
+    for path, text in texts.items():
+        path.write_text(text, encoding="utf-8", newline="\n")
+    return list(texts)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing, fail if stale")
     parser.add_argument("--root", type=Path, default=ROOT, help="another copy of the book")
     options = parser.parse_args()
-    wanted = stamped(options.root)
-    stale = [path for path, text in wanted.items() if path.read_text(encoding="utf-8") != text]
-    for path in stale:
+    found = list(stale(options.root)) if options.check else write(options.root)
+    for path in found:
         print(f"{path.relative_to(options.root)}: {'stale' if options.check else 'stamped'}")
-        if not options.check:
-            path.write_text(wanted[path], encoding="utf-8", newline="\n")
-    return 1 if options.check and stale else 0
+    return 1 if options.check and found else 0
 
 
 if __name__ == "__main__":

@@ -3,14 +3,18 @@
 Without it these are the first lab, which installs labkit, and the one that fetches the pretrained
 model; what the others add, their exercises, is worked by the unit tests.
 
-An environment with Colab's packages and nothing of ours, an empty folder that holds one lab, and
-labkit's own wheel as what the setup cell installs. Behind each stub comes its solution.
+An environment with Colab's packages and nothing of ours, and an empty folder that holds one lab as
+the built pages offer it. Its setup cell runs in all four situations: nothing beside it, labkit's
+wheel beside it, labkit installed, and an address stamped by publishing, to which a repository on
+this machine answers. Behind each stub comes its solution.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -20,10 +24,11 @@ from pathlib import Path
 
 import nbformat
 
-from press import ROOT
+from press import HTML, ROOT
 from press.lab_sets import solved
 from press.notebooks import LABS, tagged
-from tests.test_stamp import copy
+from press.project import settings
+from press.publish import BOOK, git, publish
 
 ENVIRONMENT = ROOT / ".venv-colab"
 # What Colab brings, of what a lab needs. Its ipywidgets is old on purpose: Colab's is, too.
@@ -50,9 +55,10 @@ print(json.dumps({part.name.lower(): part.version for part in distributions()}))
 """
 
 
-def python(*arguments: str, cwd: Path | None = None) -> str:
+def python(*arguments: str, cwd: Path | None = None, **variables: str) -> str:
     """Run the environment's Python, away from everything of ours."""
     own = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
+    own |= variables
     # Windows keeps an environment's programs elsewhere.
     folder = next(f for f in ("bin", "Scripts") if (ENVIRONMENT / f).is_dir())
     own["PATH"] = os.pathsep.join([str(ENVIRONMENT / folder), own["PATH"]])
@@ -89,14 +95,18 @@ def installed() -> dict[str, str]:
     return json.loads(python("-c", VERSIONS))
 
 
-def run(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
-    """Execute a notebook alone in an empty folder, in a kernel that believes it is Colab's."""
+def run(
+    notebook: nbformat.NotebookNode, beside: Path | None = None, **variables: str
+) -> nbformat.NotebookNode:
+    """Execute a notebook in a folder of its own, in a kernel that believes it is Colab's."""
     notebook = nbformat.from_dict(notebook)
     notebook.cells.insert(0, nbformat.v4.new_code_cell(PRETEND))
     with tempfile.TemporaryDirectory() as empty:
         lab = Path(empty) / "lab.ipynb"
         nbformat.write(notebook, lab)
-        python("-c", RUNNER, cwd=Path(empty))
+        if beside:
+            shutil.copy(beside, empty)
+        python("-c", RUNNER, cwd=Path(empty), **variables)
         return nbformat.read(lab, as_version=4)
 
 
@@ -119,11 +129,70 @@ def worked(lab: nbformat.NotebookNode) -> nbformat.NotebookNode:
     return nbformat.from_dict({**lab, "cells": cells})
 
 
-def try_lab(path: Path) -> str:
+def begun(lab: nbformat.NotebookNode, may_raise: bool = False) -> nbformat.NotebookNode:
+    """Keep a lab's first two code cells, its setup and its imports."""
+    first = [cell for cell in lab.cells if cell.cell_type == "code"][:2]
+    for cell in first:
+        cell.metadata.tags = ["raises-exception"] if may_raise else []
+    return nbformat.from_dict({**lab, "cells": first})
+
+
+def downloads() -> dict[str, Path]:
+    """Find the files that the built page of labs offers, as somebody who has only the pages."""
+    page = HTML / "labs" / "index.html"
+    found = re.findall(r'href="([^"]*_downloads/[^"]+)"', page.read_text(encoding="utf-8"))
+    return {Path(target).name: (page.parent / target).resolve() for target in found}
+
+
+def try_nothing(path: Path) -> str:
+    """Run the setup cell where there is no labkit; complain unless it says what to do."""
+    lab = nbformat.read(path, as_version=4)
+    _, setup, _ = run(begun(lab, may_raise=True)).cells
+    told = [output.get("evalue", output) for output in setup.outputs]
+    if len(told) != 1 or "Download labkit's wheel from the book's page of labs" not in told[0]:
+        sys.exit(f"{path.name}: without labkit its setup cell says {told}")
+    return f"  {path.name}: without labkit it says where to get it"
+
+
+def try_published(scratch: Path) -> str:
+    """Publish a copy of the book, follow a badge to its lab, and let that install labkit."""
+    url, checkout, served = (
+        "https://github.com/example/attention",
+        scratch / "book",
+        scratch / "git",
+    )
+    files = git(ROOT, "ls-files", "--cached", "--others", "--exclude-standard").splitlines()
+    for name in filter(lambda name: (ROOT / name).is_file(), files):
+        (checkout / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, checkout / name)
+    git(checkout, "init", "--quiet")
+    git(checkout, "add", ".")
+    git(checkout, *BOOK, "commit", "--quiet", "--message", "As it is")
+    git(checkout, "tag", f"v{settings(checkout)['version']}")
+    tag = publish(checkout, url)
+    git(checkout, "clone", "--quiet", "--bare", ".", str(served))
+
+    name = f"labs/{LABS[0].name}"
+    lab = nbformat.reads(git(served, "show", f"{tag}:{name}"), as_version=4)
+    badge = re.search(r"colab\.research\.google\.com/github/(.+?)\)", lab.cells[1].source)[1]
+    if badge != f"example/attention/blob/{tag}/{name}":
+        sys.exit(f"{name}: its badge leads to {badge}")
+    instead = {
+        "GIT_CONFIG_COUNT": "1",
+        "GIT_CONFIG_KEY_0": f"url.{served.as_uri()}.insteadOf",
+        "GIT_CONFIG_VALUE_0": url,
+    }
+    run(begun(lab), **instead)
+    if OURS not in installed():
+        sys.exit(f"{name}: published, its setup cell did not install {OURS}")
+    return f"  {LABS[0].name}: published, it installs labkit from its own tag"
+
+
+def try_lab(path: Path, beside: Path | None = None) -> str:
     """Work one lab, stubs first; complain about what is wrong."""
     lab = nbformat.read(path, as_version=4)
     checks = len(tagged(lab, "check"))
-    done = run(worked(lab))
+    done = run(worked(lab), beside)
     stubs = [o.get("text", o) for cell in tagged(done, "check") for o in cell.outputs]
     if len(stubs) != checks or not all("is still the stub" in text for text in stubs):
         sys.exit(f"{path.name}: {checks} stubs, but the checks said: {stubs}")
@@ -137,21 +206,21 @@ def main() -> None:
     prepare()
     pip("uninstall", "--yes", *FETCHED)  # left by a run that was stopped
     before = installed()
+    files = downloads()
+    wheel = next(path for name, path in files.items() if name.endswith(".whl"))
+    chosen = [path for path in LABS if "--all" in sys.argv or path.stem in SOME]
+    first, *others = (files[path.name] for path in chosen)
+    print(try_nothing(first), flush=True)
+    # The first installs labkit; the others, two at a time, find it there.
+    print(try_lab(first, beside=wheel), flush=True)
+    if OURS not in installed():
+        sys.exit(f"{first.name}: the setup cell did not install {OURS}")
+    with ThreadPoolExecutor(2) as pool:
+        for told in pool.map(try_lab, others):
+            print(told, flush=True)
+    pip("uninstall", "--yes", OURS)
     with tempfile.TemporaryDirectory() as scratch:
-        pip("wheel", "--no-deps", "--wheel-dir", scratch, str(ROOT))
-        wheel = next(Path(scratch).glob("*.whl"))
-        book = copy(Path(scratch), wheel.as_uri())
-        stamp = [sys.executable, "-m", "press.stamp", "--root", str(book)]
-        subprocess.run(stamp, check=True, stdout=subprocess.DEVNULL)
-        chosen = [path for path in LABS if "--all" in sys.argv or path.stem in SOME]
-        first, *others = (book / "labs" / path.name for path in chosen)
-        # The first installs labkit; the others, two at a time, find it there.
-        print(try_lab(first), flush=True)
-        if OURS not in installed():
-            sys.exit(f"{first.name}: the setup cell did not install {OURS}")
-        with ThreadPoolExecutor(2) as pool:
-            for told in pool.map(try_lab, others):
-                print(told, flush=True)
+        print(try_published(Path(scratch)), flush=True)
     pip("uninstall", "--yes", *FETCHED)
     if installed() != before:
         sys.exit(f"the labs changed the environment from {before} to {installed()}")

@@ -14,9 +14,10 @@ import yaml
 from press import ROOT
 from press import stamp as stamper
 from press.notebooks import LABS, tagged
+from press.publish import BOOK, addressed, git, publish
 
 GITHUB = "https://github.com/example/attention"
-WHEEL = "file:///tmp/attention_executed-0.1.0-py3-none-any.whl"
+ELSEWHERE = "https://git.example.org/attention"
 STAMPED = ("labs", "_config.yml", "CITATION.cff", "pyproject.toml")
 
 
@@ -31,9 +32,7 @@ def copy(folder: Path, url: str) -> Path:
         source = ROOT / name
         (shutil.copytree if source.is_dir() else shutil.copy)(source, folder / name)
     settings = folder / "pyproject.toml"
-    without = re.sub(r"\[project\.urls\]\n(?:\w.*\n)*", "", settings.read_text(encoding="utf-8"))
-    named = f'{without}\n[project.urls]\nRepository = "{url}"\n'
-    settings.write_text(named, encoding="utf-8")
+    settings.write_text(addressed(settings.read_text(encoding="utf-8"), url), encoding="utf-8")
     return folder
 
 
@@ -55,11 +54,11 @@ def test_the_setup_cell_is_the_same_in_all_labs():
 
 
 def test_no_address_no_links(tool: ModuleType, tmp_path: Path, monkeypatch):
-    if tool.read(ROOT).url:
+    if tool.read(ROOT).repository:
         pytest.skip("this copy has an address")
     for lab in labs(ROOT):
         assert tagged(lab, "badges") == []
-        assert "make wheel" in tagged(lab, "setup")[0].source
+        assert "git+" not in tagged(lab, "setup")[0].source
     config = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))
     assert "repository" not in config
     assert not config["html"]["use_repository_button"]
@@ -75,11 +74,11 @@ def test_an_address_is_stamped_everywhere(tool: ModuleType, tmp_path: Path, monk
         badges = tagged(lab, "badges")[0].source
         assert (
             "https://colab.research.google.com/github/example/attention/blob/"
-            f"v{version}/labs/{path.name})" in badges
+            f"published-v{version}/labs/{path.name})" in badges
         )
-        assert f"/example/attention/v{version}?labpath=labs/{path.name})" in badges
+        assert f"/example/attention/published-v{version}?labpath=labs/{path.name})" in badges
         setup = tagged(lab, "setup")[0].source
-        assert f'--no-deps "attention-executed @ git+{GITHUB}@v{version}"' in setup
+        assert f'else "attention-executed @ git+{GITHUB}@published-v{version}"\n' in setup
     config = yaml.safe_load((folder / "_config.yml").read_text(encoding="utf-8"))
     assert config["repository"]["url"] == GITHUB
     assert config["html"]["use_repository_button"]
@@ -110,14 +109,51 @@ def test_a_lab_that_disagrees_is_noticed(tool: ModuleType, tmp_path: Path, monke
     assert stamp(tool, folder, monkeypatch, "--check") == 1
 
 
-def test_a_wheel_is_installed_but_not_linked(tool: ModuleType, tmp_path: Path, monkeypatch):
-    folder = copy(tmp_path, WHEEL)
+def test_a_repository_elsewhere_gets_links_and_no_badges(tool: ModuleType, tmp_path, monkeypatch):
+    folder = copy(tmp_path, ELSEWHERE)
     stamp(tool, folder, monkeypatch)
     for lab in labs(folder):
         assert tagged(lab, "badges") == []
-        assert f'"attention-executed @ {WHEEL}"' in tagged(lab, "setup")[0].source
+        assert f"git+{ELSEWHERE}@" in tagged(lab, "setup")[0].source
     config = yaml.safe_load((folder / "_config.yml").read_text(encoding="utf-8"))
-    assert not config["html"]["use_repository_button"]
+    assert config["html"]["use_repository_button"]
+
+
+@pytest.fixture
+def tagged_version(tmp_path: Path) -> Path:
+    """Make a small repository of what is stamped, at the tag of its version."""
+    folder = copy(tmp_path, ELSEWHERE)  # the one that a fork has inherited
+    git(folder, "init", "--quiet")
+    git(folder, "add", ".")
+    git(folder, *BOOK, "commit", "--quiet", "--message", "-")
+    git(folder, "tag", f"v{stamper.read(folder).version}")
+    return folder
+
+
+def test_a_published_badge_opens_a_lab_that_says_where_labkit_is(tagged_version: Path):
+    tag = publish(tagged_version, GITHUB)
+    assert tag == f"published-v{stamper.read(tagged_version).version}"
+    name = f"labs/{LABS[0].name}"
+    lab = nbformat.reads(git(tagged_version, "show", f"{tag}:{name}"), as_version=4)
+    assert f"/github/example/attention/blob/{tag}/{name})" in tagged(lab, "badges")[0].source
+    assert f"git+{GITHUB}@{tag}" in tagged(lab, "setup")[0].source
+    assert not stamper.stale(tagged_version)
+
+
+@pytest.mark.parametrize("url", ["", ELSEWHERE, "https://github.com/"])
+def test_nothing_is_published_without_an_address_that_colab_opens(tagged_version: Path, url: str):
+    with pytest.raises(SystemExit, match=r"no repository on github\.com.*Name it"):
+        publish(tagged_version, url)
+
+
+def test_only_a_tagged_and_clean_version_is_published(tagged_version: Path):
+    (tagged_version / "new").touch()
+    with pytest.raises(SystemExit, match="not committed"):
+        publish(tagged_version, GITHUB)
+    (tagged_version / "new").unlink()
+    git(tagged_version, "tag", "--delete", f"v{stamper.read(tagged_version).version}")
+    with pytest.raises(SystemExit, match="not tagged v"):
+        publish(tagged_version, GITHUB)
 
 
 def test_binder_has_the_versions_that_the_tests_ran_with():

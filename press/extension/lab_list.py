@@ -1,4 +1,7 @@
-"""The labs in tables, from their notebooks: for learners, and for instructors with hub links."""
+"""The labs in tables, from their notebooks: for learners, and for instructors with hub links.
+
+The site carries what a lab needs, its notebook and labkit's wheel, as files to download.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
+from press import BUILD, wheel
 from press.lab_sets import TOPICS, cards
 from press.notebooks import LABS, read, tagged
 from press.project import PROJECT
@@ -31,6 +35,14 @@ class Labs(SphinxDirective):
         return self.parse_text_to_nodes(overview(named(self.content)))
 
 
+class Wheel(SphinxDirective):
+    """Offer labkit's wheel, which is built with the book."""
+
+    def run(self) -> list[nodes.Node]:
+        name = wheel.name()
+        return self.parse_text_to_nodes(f"{{download}}`{name} </_build/wheel/{name}>`")
+
+
 class Classes(SphinxDirective):
     """List the labs: exercises, minutes, and the hub's link if the book has an address."""
 
@@ -48,13 +60,17 @@ def named(lines: Iterable[str]) -> dict[str, str]:
 
 def overview(asked: dict[str, str]) -> str:
     """Write what a learner chooses by: what is asked, how long it takes, and how hard it is."""
-    lines = ["| Lab | Exercise of the document | Minutes | Difficulty |", "|---|---|---|---|"]
+    lines = [
+        "| Lab | Exercise of the document | Minutes | Difficulty | Download |",
+        "|---|---|---|---|---|",
+    ]
     for topic, path in TOPICS.items():
         levels, minutes = zip(*cards(read(path)), strict=True)
         ordered = sorted(set(levels), key=LEVELS.index)
         hard = " to ".join(dict.fromkeys((ordered[0].lower(), ordered[-1].lower())))
         link = linked(path).replace("[Lab ", "[").replace(":", ".", 1)
-        lines.append(f"| {link} | {asked[topic]} | {sum(minutes)} | {hard} |")
+        file = f"{{download}}`notebook </labs/{path.name}>`"
+        lines.append(f"| {link} | {asked[topic]} | {sum(minutes)} | {hard} | {file} |")
     return "\n".join(lines)
 
 
@@ -88,7 +104,14 @@ def links(labs: list[Path], repository: str | None) -> str:
     return "\n".join(["```text", *found, "```"])
 
 
+def build_wheel(app: Sphinx) -> None:
+    if app.builder.format == "html":
+        wheel.build(BUILD / "wheel")
+
+
 def setup(app: Sphinx) -> dict[str, Any]:
+    app.connect("builder-inited", build_wheel)
     app.add_directive("labs", Labs)
+    app.add_directive("labkit-wheel", Wheel)
     app.add_directive("classes", Classes)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

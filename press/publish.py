@@ -1,0 +1,68 @@
+"""Make the commit that a version is published from: ``press.publish URL``.
+
+A badge opens a lab at a tag, and the lab installs labkit from there. So the tag is made first, from
+the repository that publishes, and the pages are built from it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import subprocess
+from pathlib import Path
+
+from press import ROOT
+from press.stamp import GITHUB, Address, read, write
+
+BOOK = ("-c", "user.name=Attention, Executed", "-c", "user.email=book@users.noreply.github.com")
+URLS = re.compile(r"\n\[project\.urls\]\n(?:\w.*\n)*")
+
+
+def addressed(settings: str, url: str) -> str:
+    """Give pyproject.toml's text with this address of the repository."""
+    return f'{URLS.sub("", settings)}\n[project.urls]\nRepository = "{url}"\n'
+
+
+def publish(root: Path, url: str) -> str:
+    """Write the address into a clean checkout of the book, commit, and return the commit's tag.
+
+    Raises SystemExit if there is no address that Colab opens, if something is not committed, or if
+    the checkout is not the tag of its version.
+    """
+    address = Address(url, read(root).version)
+    if not address.path:
+        raise SystemExit(
+            f"{url or 'An empty address'} is no repository on {GITHUB}, from where Colab and "
+            f"Binder open the labs. Name it: python -m press.publish https://{GITHUB}/OWNER/NAME"
+        )
+    if git(root, "status", "--porcelain"):
+        raise SystemExit("Something here is not committed. Commit it, or take it back.")
+    if f"v{address.version}" not in git(root, "tag", "--points-at", "HEAD").split():
+        raise SystemExit(
+            f"What is checked out is not tagged v{address.version}, its version in pyproject.toml."
+        )
+    settings = root / "pyproject.toml"
+    settings.write_text(addressed(settings.read_text(encoding="utf-8"), url), encoding="utf-8")
+    write(root)
+    git(root, *BOOK, "commit", "--all", "--message", f"Version {address.version} at {url}")
+    git(root, "tag", "--force", address.tag)
+    return address.tag
+
+
+def git(root: Path, *arguments: str) -> str:
+    done = subprocess.run(
+        ["git", "-C", str(root), *arguments], check=True, capture_output=True, text=True
+    )
+    return done.stdout
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("url", help="of the repository that publishes")
+    parser.add_argument("--root", type=Path, default=ROOT, help="another checkout of the book")
+    options = parser.parse_args()
+    print(publish(options.root, options.url))
+
+
+if __name__ == "__main__":
+    main()

@@ -119,11 +119,13 @@ def tags(cell: nbformat.NotebookNode) -> list[str]:
 def stamped_config(path: Path, address: Address) -> str:
     """Give the book's configuration with its links switched on or off."""
     yaml, data = load(path)
-    for name in ("use_issues_button", "use_repository_button", "use_edit_page_button"):
-        data["html"][name] = bool(address.repository)
-    data.pop("repository", None)
+    theme = data["sphinx"]["config"]["html_theme_options"]
+    for name in ("use_issues_button", "use_repository_button"):
+        theme[name] = bool(address.repository)
+    for name in ("repository_url", "repository_branch"):
+        theme.pop(name, None)
     if address.repository:
-        data["repository"] = {"url": address.repository, "branch": address.tag}
+        theme |= {"repository_url": address.repository, "repository_branch": address.tag}
     return dump(yaml, data)
 
 

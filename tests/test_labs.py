@@ -203,7 +203,7 @@ def test_the_overview_takes_minutes_and_levels_from_the_cards(tmp_path: Path, mo
     nbformat.write(nbformat.v4.new_notebook(cells=cells), written)
     monkeypatch.setattr(lab_list, "TOPICS", {"beads": written})
     *_, row = lab_list.overview({"beads": "2.1"}).splitlines()
-    lab, file = "[9. Beads](/labs/lab_09_beads)", "{download}`notebook </labs/lab_09_beads.ipynb>`"
+    lab, file = "[9. Beads](/labs/lab_09_beads)", "{download}`.ipynb </labs/lab_09_beads.ipynb>`"
     assert row == f"| {lab} | 2.1 | 20 | easy to hard | {file} |"
 
 

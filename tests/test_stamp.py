@@ -6,6 +6,7 @@ import re
 import shutil
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import nbformat
 import pytest
@@ -45,6 +46,12 @@ def labs(folder: Path) -> list[nbformat.NotebookNode]:
     return [nbformat.read(path, as_version=4) for path in sorted(folder.glob("labs/lab_*.ipynb"))]
 
 
+def theme(folder: Path) -> dict[str, Any]:
+    """Read the theme's options of a copy of the book."""
+    config = yaml.safe_load((folder / "_config.yml").read_text(encoding="utf-8"))
+    return config["sphinx"]["config"]["html_theme_options"]
+
+
 def test_everything_here_is_stamped(tool: ModuleType, monkeypatch, capsys):
     assert stamp(tool, ROOT, monkeypatch, "--check") == 0, "run `make stamp`"
 
@@ -59,9 +66,8 @@ def test_no_address_no_links(tool: ModuleType, tmp_path: Path, monkeypatch):
     for lab in labs(ROOT):
         assert tagged(lab, "badges") == []
         assert "git+" not in tagged(lab, "setup")[0].source
-    config = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))
-    assert "repository" not in config
-    assert not config["html"]["use_repository_button"]
+    assert "repository_url" not in theme(ROOT)
+    assert not theme(ROOT)["use_repository_button"]
 
 
 def test_an_address_is_stamped_everywhere(tool: ModuleType, tmp_path: Path, monkeypatch):
@@ -79,9 +85,8 @@ def test_an_address_is_stamped_everywhere(tool: ModuleType, tmp_path: Path, monk
         assert f"/example/attention/published-v{version}?labpath=labs/{path.name})" in badges
         setup = tagged(lab, "setup")[0].source
         assert f'else "attention-executed @ git+{GITHUB}@published-v{version}"\n' in setup
-    config = yaml.safe_load((folder / "_config.yml").read_text(encoding="utf-8"))
-    assert config["repository"]["url"] == GITHUB
-    assert config["html"]["use_repository_button"]
+    assert theme(folder)["repository_url"] == GITHUB
+    assert theme(folder)["use_repository_button"]
     citation = yaml.safe_load((folder / "CITATION.cff").read_text(encoding="utf-8"))
     assert (citation["version"], citation["repository-code"]) == (version, GITHUB)
 
@@ -115,8 +120,7 @@ def test_a_repository_elsewhere_gets_links_and_no_badges(tool: ModuleType, tmp_p
     for lab in labs(folder):
         assert tagged(lab, "badges") == []
         assert f"git+{ELSEWHERE}@" in tagged(lab, "setup")[0].source
-    config = yaml.safe_load((folder / "_config.yml").read_text(encoding="utf-8"))
-    assert config["html"]["use_repository_button"]
+    assert theme(folder)["use_repository_button"]
 
 
 @pytest.fixture

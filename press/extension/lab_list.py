@@ -69,7 +69,7 @@ def overview(asked: dict[str, str]) -> str:
         ordered = sorted(set(levels), key=LEVELS.index)
         hard = " to ".join(dict.fromkeys((ordered[0].lower(), ordered[-1].lower())))
         link = linked(path).replace("[Lab ", "[").replace(":", ".", 1)
-        file = f"{{download}}`notebook </labs/{path.name}>`"
+        file = f"{{download}}`.ipynb </labs/{path.name}>`"
         lines.append(f"| {link} | {asked[topic]} | {sum(minutes)} | {hard} | {file} |")
     return "\n".join(lines)
 

@@ -281,7 +281,7 @@ def test_an_answer_that_calls_a_stub_is_told_which():
             super().__init__()
             raise NotImplementedError
 
-    with pytest.raises(NotYet, match=r"^Layer calls .*split, which is still the stub\. Write"):
+    with pytest.raises(NotYet, match=r"^Layer calls .*split, which is still the stub\.\nWrite"):
         guard.Answer("Layer", Layer())(x=0)
     with pytest.raises(NotYet, match=r"^[\w.<>]*Begun\.forward is still the stub"):
         guard.Answer("Layer", Begun(8))(x=0)

@@ -93,7 +93,7 @@ def test_the_opening_adds_up_the_cards(path: Path):
 def test_every_stub_gets_an_invitation(path: Path):
     for cell in tagged(read(path), "check"):
         assert [output.output_type for output in cell.outputs] == ["stream"]
-        assert " is still the stub. Write your answer in the cell above" in cell.outputs[0].text
+        assert " is still the stub.\nWrite your answer into the cell" in cell.outputs[0].text
 
 
 @each_lab

@@ -47,11 +47,11 @@ class NotYet(Wrong):
 
     def __init__(self, name: str, called_by: str = "") -> None:
         super().__init__(
-            f"{called_by} calls {name}, which is still the stub. Write {name}, or call something "
-            "else in its place."
+            f"{called_by} calls {name}, which is still the stub.\n"
+            f"Write {name}, or call something else in its place."
             if called_by
-            else f"{name} is still the stub. Write your answer in the cell above, run that cell, "
-            "then this one. If you are stuck, open a hint."
+            else f"{name} is still the stub.\n"
+            "Write your answer into the cell above, run that cell, then this one. A hint helps."
         )
 
 

@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
-from itertools import pairwise
+from itertools import cycle, islice, pairwise, product
 from numbers import Integral
+from random import Random
 from typing import Any
 
 import torch
 
 from labkit import counting
 from labkit.attention import MultiHeadAttention
-from labkit.checks.guard import Answer, NotYet, Outcome, Wrong, exercise, right, show
+from labkit.checks.guard import (
+    Answer,
+    NotYet,
+    Outcome,
+    Wrong,
+    blame,
+    exercise,
+    right,
+    show,
+    single,
+)
 from labkit.models import MODELS
 
 # In the order of chapter-11's table of configurations.
@@ -32,71 +44,97 @@ GPT_3 = [
 ]
 MADE_UP = [("one", 4, 32), ("two", 2, 64), ("three", 8, 64), ("four", 1, 640), ("five", 3, 128)]
 
+# Sizes by which h divides d_model and sizes by which it does not: odd and even widths of heads, one
+# head, heads of width 1, more heads than the model is wide, common factors, a rest of one.
+SOME_WIDTHS = (1, 4, 6, 36, 70, 768, 1025)
+SOME_HEADS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 25, 36, 768, 1025)
+
+# Counts stay below 2**53, so that floats hold them. The largest layers fit no memory, not even an
+# address space: to build one fails at once, where one that nearly fits would slow the machine down.
+MOST_PARTS = 100  # of what an iterator gives
+ROUNDING = 1e-12  # of sums in float64, relative
+SIX_DIGITS = 1e-6
+
 
 @exercise
 def shapes(function: Callable[[int, int, int, int], Sequence[Sequence[int]]]) -> None:
     """Check the five shapes on the way through a layer: B, n, d_model and h to five tuples."""
     answer = Answer("shapes", function)
-    for B, n, d_model, h in (
-        (2, 3, 20, 5),
-        (1, 128, 768, 12),
-        (4, 16, 512, 4),
-        *((1, 7, model.d_model, model.h) for model in MODELS_OF_TABLE.values()),
-    ):
-        outcome = answer(B=B, n=n, d_model=d_model, h=h)
-        per_head = (B, h, n, d_model // h)
-        wanted = {
-            "queries": (per_head, "for each head and position, a vector of that head's width"),
-            "scores": ((B, h, n, n), "for each head, one number a query and key"),
-            "heads": (per_head, "for each head and position, a mixture of that head's values"),
-            "joined": ((B, n, d_model), "for each position, the vectors of all heads in a row"),
-            "output": ((B, n, d_model), "for each position, a vector of the model's width"),
-        }
-        for part in outcome.pair(*wanted):
-            expect_shape(part, *wanted[part.part], d_model=d_model, h=h)
-    refuses(answer, B=1, n=4, d_model=10, h=3)
+    models = [(1, 7, model.d_model, model.h) for model in MODELS_OF_TABLE.values()]
+    more = [
+        (B, n, *sizes)
+        for B, n, sizes in zip(
+            cycle((1, 3, 2, 5)),
+            cycle((9, 1, 4, 11, 2, 7, 13)),
+            product(SOME_WIDTHS, SOME_HEADS),
+            strict=False,
+        )
+    ]
+    first = [(2, 3, 20, 5), (1, 4, 10, 3), (1, 128, 768, 12), (4, 16, 512, 4)]
+    for B, n, d_model, h in (*first, *models, *more):
+        expect_shapes(answer, B=B, n=n, d_model=d_model, h=h)
     right("shapes", "From the model's width to the heads' and back, for every model of the table.")
+
+
+def expect_shapes(answer: Answer, *, B: int, n: int, d_model: int, h: int) -> None:
+    """Demand five shapes, or a ValueError if h does not divide d_model."""
+    sizes = {"B": B, "n": n, "d_model": d_model, "h": h}
+    divides = d_model % h == 0
+    refusal = "a ValueError, because the heads cannot have equal shares of the width"
+    outcome = Outcome(answer.name, sizes, None)
+    try:
+        outcome = listed(answer(**sizes))
+    except NotYet:
+        raise
+    except Wrong as error:
+        raised = error.__cause__ or error
+        refused = isinstance(raised, ValueError)
+        if divides and not refused:
+            raise
+        expected = f"five shapes, because {h} divides {d_model}" if divides else refusal
+        outcome.demand(refused != divides, expected, blame(raised))
+        return
+    outcome.demand(divides, refusal, f"no error, and came {told(outcome.value)}")
+    per_head = (B, h, n, d_model // h)
+    wanted = {
+        "queries": (per_head, "for each head and position, a vector of that head's width"),
+        "scores": ((B, h, n, n), "for each head, one number a query and key"),
+        "heads": (per_head, "for each head and position, a mixture of that head's values"),
+        "joined": ((B, n, d_model), "for each position, the vectors of all heads in a row"),
+        "output": ((B, n, d_model), "for each position, a vector of the model's width"),
+    }
+    for part in results(outcome, *wanted):
+        expect_shape(part, *wanted[part.part], d_model=d_model, h=h)
 
 
 def expect_shape(
     part: Outcome, shape: tuple[int, ...], meaning: str, *, d_model: int, h: int
 ) -> None:
     """Demand one shape, and name the usual confusions."""
-    came = part.value
+    came = listed(part).value
     expected = f"{part.part}: {meaning}"
-    told = f"{part.part} came as {show(came)}"
-    part.demand(isinstance(came, (tuple, list)), f"{part.part} is a tuple of whole numbers", told)
+    happened = f"{part.part} came as {told(part.value)}"
+    part.demand(isinstance(came, list), f"{part.part} is a tuple of whole numbers", happened)
+    came = [single(size) for size in came]
     whole = all(isinstance(size, Integral) for size in came)
-    part.demand(whole, expected, f"{told}, and not every part of it is a whole number, as 3 is")
+    part.demand(whole, expected, f"{happened}, and not every part of it is a whole number, as 3 is")
     if sorted(came) == sorted(shape):
-        told += "; the sizes are right, their order is not"
+        happened += "; the sizes are right, their order is not"
     elif len(came) < len(shape):
-        told += "; a batch holds several sequences, and a layer several heads"
+        happened += "; a batch holds several sequences, and a layer several heads"
     elif len(shape) == 4 and len(came) == 4 and came[-1] == d_model != shape[-1]:
-        told += f"; the {h} heads share the width of the model"
-    part.demand(tuple(came) == shape, expected, told)
-
-
-def refuses(answer: Answer, **arguments: Any) -> None:
-    """Demand that a call raises ValueError."""
-    try:
-        outcome = answer(**arguments)
-    except NotYet:
-        raise
-    except Wrong as error:
-        if isinstance(error.__cause__, ValueError):
-            return
-        raise
-    expected = "a ValueError, because the heads cannot have equal shares of the width"
-    outcome.demand(False, expected, f"no error, and came {show(outcome.value)}")
+        happened += f"; the {h} heads share the width of the model"
+    part.demand(came == list(shape), expected, happened)
 
 
 @exercise
 def parameters(function: Callable[[int, int, int, int, bool], int]) -> None:
     """Check the number of parameters of a layer: d_model, h, d_k, d_v and bias to a number."""
     answer = Answer("parameters", function)
-    sizes = [(8, 2, 4, 4), (8, 2, 3, 4), (512, 8, 64, 64), (1024, 128, 128, 128)]
+    sizes = [(10, 3, 4, 5), (7, 3, 5, 2), (1, 1, 1, 1), (5, 1, 2, 9), (12, 4, 3, 3), (6, 5, 1, 4)]
+    sizes += [(512, 8, 64, 64), (1024, 128, 128, 128)]
     sizes += [(m.d_model, m.h, m.d_k, m.d_k) for m in MODELS_OF_TABLE.values()]
+    sizes += [(5001, 1, 5003, 4999), (10_000_019, 1009, 9901, 9907)]
     for d_model, h, d_k, d_v in sizes:
         for bias in (False, True):
             outcome = answer(d_model=d_model, h=h, d_k=d_k, d_v=d_v, bias=bias)
@@ -111,33 +149,104 @@ def expect_parameters(
     count = partial(counting.attention_parameters, d_model, h, d_k=d_k, d_v=d_v)
     matrices, both = count(bias=False), count(bias=True)
     truth, other = (both, matrices) if bias else (matrices, both)
-    usual = "which is right only where h·d_k and h·d_v are d_model"
+    confusions = {
+        "which is the matrices alone" if bias else "which has biases too": other,
+        "which leaves out W^O": matrices - h * d_v * d_model,
+        "which is one head's share": matrices / h,
+        "as if each head had the width of the model": 4 * h * d_model**2,
+        "which is right only where h·d_k and h·d_v are d_model": (
+            4 * d_model**2 + (4 * d_model if bias else 0)
+        ),
+        "as if values were as wide as keys": counting.attention_parameters(
+            d_model, h, d_k=d_k, bias=bias
+        ),
+        "as if W^O were square": truth + d_model * (d_model - h * d_v),
+        "in millions, it seems; the number itself is asked for": truth / 1e6,
+    }
+    if bias:
+        confusions["which leaves out the bias after W^O"] = both - d_model
+        confusions["as if the bias after W^O were as wide as its input"] = both + h * d_v - d_model
+        confusions["which has the biases of one head"] = matrices + 2 * d_k + d_v + d_model
     expect_number(
         outcome,
         truth,
         f"one head's W^Q has d_model·d_k = {d_model * d_k:,} numbers; count all matrices"
         f"{' and biases' if bias else ', no biases'}",
-        {
-            "which is the matrices alone" if bias else "which has biases too": other,
-            "which leaves out W^O": matrices - h * d_v * d_model,
-            "which leaves out the bias after W^O": both - d_model,
-            "which is one head's share": matrices / h,
-            "as if each head had the width of the model": h * matrices,
-            usual: 4 * d_model**2 + (4 * d_model if bias else 0),
-            "in millions, it seems; the number itself is asked for": truth / 1e6,
-        },
+        confusions,
     )
 
 
 def expect_number(
-    outcome: Outcome, truth: float, expected: str, confusions: dict[str, float]
+    outcome: Outcome,
+    truth: float,
+    expected: str,
+    confusions: Mapping[str, float],
+    *,
+    within: float = 0.0,
 ) -> None:
-    """Demand a number; say which confusion, if any, gives what came."""
-    came = outcome.number()
+    """Demand a number, a count unless it is to be near; say which confusion gives what came."""
+    nowhere = getattr(outcome.value, "is_meta", False)
+    outcome.demand(
+        not nowhere,
+        f"{outcome.part} is a number",
+        "came a tensor on the device meta, which holds no number",
+    )
+    expect_few_digits(outcome)
+    came, exact = outcome.number(), single(outcome.value)
+    fits = exact == truth or math.isclose(
+        came, truth, rel_tol=within or ROUNDING * isinstance(exact, float)
+    )
+    remarks = [
+        words
+        for words, wrong in confusions.items()
+        if math.isclose(came, wrong, rel_tol=within or 1e-9)
+    ]
+    if not within and truth >= 2**31 and came == low_bits(truth):
+        remarks.append("which is what int32 leaves of it")
+    if not within and math.isclose(came, truth, rel_tol=SIX_DIGITS):
+        remarks.append("which is near; a count is exact, and float32 keeps seven digits of one")
     part = "" if outcome.part == "it" else f"{outcome.part} "
-    hints = (f", {words}" for words, wrong in confusions.items() if math.isclose(came, wrong))
-    happened = f"{part}came {came:,.10g}{next(hints, '')}"
-    outcome.demand(math.isclose(came, truth, rel_tol=1e-9), expected, happened)
+    written = f"{came:,.0f}" if came.is_integer() and abs(came) < 1e16 else f"{came:,.10g}"
+    outcome.demand(fits, expected, ", ".join([f"{part}came {written}", *remarks[:1]]))
+
+
+def low_bits(count: float) -> int:
+    """Give what is left of a whole number that is too large for int32."""
+    return (int(count) + 2**31) % 2**32 - 2**31
+
+
+def results(outcome: Outcome, *names: str) -> list[Outcome]:
+    """Take several results apart, in whatever they come in order."""
+    expect_few_digits(outcome)
+    return listed(outcome).pair(*names)
+
+
+def expect_few_digits(outcome: Outcome) -> None:
+    """Refuse a number so long that Python would not write it out."""
+    long = isinstance(outcome.value, int) and abs(outcome.value) >= 10**1000
+    expected = f"{outcome.part} is a number of a sensible size"
+    outcome.demand(not long, expected, "came one of more than 1,000 digits")
+
+
+def listed(outcome: Outcome) -> Outcome:
+    """Make a list of what holds several things in order: a sequence, an array, an iterator."""
+    value = outcome.value
+    if isinstance(value, Iterator):
+        take = Answer(outcome.name, lambda parts: list(islice(parts, MOST_PARTS)))
+        value = take(parts=value).value
+    elif getattr(value, "ndim", 0) == 1 and not getattr(value, "is_meta", False):
+        value = value.tolist()
+    elif isinstance(value, Sequence) and not isinstance(value, (str, bytes)):
+        value = list(value)
+    return replace(outcome, value=value)
+
+
+def told(value: Any) -> str:
+    """Write a value for a message, even one that Python refuses to write."""
+    try:
+        return show(value)
+    except ValueError:
+        return "something with a number of more than 4,300 digits"
 
 
 @exercise
@@ -146,12 +255,11 @@ def audit(function: Callable[[list], tuple[list[str], list[str]]]) -> None:
     answer = Answer("audit", function)
     by_width = sorted(TABLE, key=lambda name: MODELS[name].d_model)
     ours = [(name, MODELS[name].h, MODELS[name].d_k) for name in by_width]
-    tables: list[list[tuple[str, int, int]]] = [ours, GPT_3, MADE_UP, []]
-    for rows in (MADE_UP[:3], *tables):
+    for rows in (MADE_UP[:3], ours, GPT_3, MADE_UP, [], *tables()):
         odd = [name for name, _, d_k in rows if d_k not in (64, 128)]
         wider = [after[0] for before, after in pairwise(rows) if after[2] > before[2]]
         outcome = answer(rows=list(rows))
-        first, second = outcome.pair("odd", "wider")
+        first, second = results(outcome, "odd", "wider")
         expect_names(first, odd, rows, "the names of the models whose heads are not 64 or 128 wide")
         expect_names(
             second, wider, rows, "the names of the models with wider heads than the row before"
@@ -159,28 +267,53 @@ def audit(function: Callable[[list], tuple[list[str], list[str]]]) -> None:
     right("audit", "The remark survives its own table better than the one of GPT-3.")
 
 
+def tables() -> Iterator[list[tuple[str, int, int]]]:
+    """Give tables that are long and short, grow and shrink, and begin and end in any way."""
+    random = Random(0)
+    for rows in (1, 1, 1, 2, 2, 2, 3, 3, 5, 5, 8, 8, 13, 13, 13):
+        widths = random.choices((1, 32, 63, 64, 64, 65, 96, 127, 128, 128, 129, 192, 256), k=rows)
+        names = random.sample(range(100), rows)
+        yield [
+            (f"model {i}", random.randint(1, 130), d_k)
+            for i, d_k in zip(names, widths, strict=True)
+        ]
+
+
 def expect_names(part: Outcome, names: list[str], rows: list, expected: str) -> None:
     """Demand a list of names, and name the usual confusions."""
-    came = part.value
-    fits = isinstance(came, (list, tuple, set)) and all(isinstance(name, str) for name in came)
-    part.demand(fits, f"{part.part} is a list of names", f"{part.part} came as {show(came)}")
+    came = listed(part).value
+    fits = isinstance(came, Collection) and not isinstance(came, str)
+    fits = fits and all(isinstance(name, str) for name in came)
+    part.demand(fits, f"{part.part} is a list of names", f"{part.part} came as {told(came)}")
     missed = [name for name in names if name not in came]
     extra = [name for name in came if name not in names]
-    told = [f"missing: {show(missed)}"] * bool(missed)
-    told += [f"too many: {show(extra)}"] * bool(extra)
+    happened = [f"missing: {show(missed)}"] * bool(missed)
+    happened += [f"too many: {show(extra)}"] * bool(extra)
     if rows and extra == [rows[0][0]]:
-        told.append("the first row has no row before it")
-    part.demand(not told, expected, "; ".join(told))
-    part.demand(len(came) == len(names), f"{expected}, each once", f"came {show(came)}")
+        happened.append("the first row has no row before it")
+    part.demand(not happened, expected, "; ".join(happened))
+    part.demand(len(came) == len(names), f"{expected}, each once", f"came {show(list(came))}")
 
 
 @exercise
 def multiply_adds(function: Callable[[int, int, int], tuple[int, int]]) -> None:
     """Check the multiply-adds of projections and of products: n, d_model and h to two numbers."""
     answer = Answer("multiply_adds", function)
-    for n, d_model, h in ((2, 6, 3), (3, 4, 2), (3, 4, 1), (100, 64, 8), (2048, 4096, 32)):
+    for n, d_model, h in (
+        (5, 6, 3),
+        (3, 4, 2),
+        (3, 4, 1),
+        (1, 8, 2),
+        (7, 5, 5),
+        (1, 1, 1),
+        (100, 64, 8),
+        (2048, 4096, 32),
+        (999, 1001, 7),
+        (7, 10_000_015, 5),
+        (10_000_019, 3, 1),
+    ):
         outcome = answer(n=n, d_model=d_model, h=h)
-        first, second = outcome.pair("projections", "products")
+        first, second = results(outcome, "projections", "products")
         projections = counting.projection_macs(n, d_model, h)
         products = counting.product_macs(n, d_model, h)
         expect_number(
@@ -215,28 +348,31 @@ def multiply_adds(function: Callable[[int, int, int], tuple[int, int]]) -> None:
 def crossover(function: Callable[[int, bool], int]) -> None:
     """Check from which length on the products cost as much: d_model and causal to n."""
     answer = Answer("crossover", function)
-    for d_model in (8, 1, 64, 4096):
+    for d_model in (8, *range(1, 41), 64, 4096, 12288, 80_021):
         borders = {False: 2 * d_model, True: 4 * d_model - 1}
         for causal, border in borders.items():
-            one_more = (
-                "as if the mask left exactly half of all pairs"
-                if causal
-                else "one too many: at the border, equal is enough"
-            )
             meets = "query i meets i keys" if causal else "every query meets every key"
+            confusions = (
+                {
+                    "as if the mask left exactly half of all pairs": border + 1,
+                    "as if query i met i − 1 keys": border + 2,
+                    "the border without a mask": borders[False],
+                }
+                if causal
+                else {
+                    "one too many: at the border, equal is enough": border + 1,
+                    "the border with the mask": borders[True],
+                }
+            )
             expect_number(
                 answer(d_model=d_model, causal=causal),
                 border,
                 "the smallest n at which the two products take at least as many multiply-adds as "
                 f"the four projections, where {meets}",
                 {
-                    one_more: border + 1,
-                    "as if query i met i − 1 keys": border + 2,
+                    **confusions,
                     "which weighs one projection against one product": d_model,
                     "the width divided where it should be multiplied": d_model / 2,
-                    "the border with the mask" if not causal else "the border without a mask": (
-                        borders[not causal]
-                    ),
                 },
             )
     right("crossover", "The border lies at a multiple of the width, and a mask moves it.")
@@ -246,9 +382,19 @@ def crossover(function: Callable[[int, bool], int]) -> None:
 def weight_memory(function: Callable[[int, int, int, int], tuple[int, float]]) -> None:
     """Check matrices of weights and their megabytes: B, h, n and bytes_each to two numbers."""
     answer = Answer("weight_memory", function)
-    for B, h, n, bytes_each in ((2, 3, 100, 4), (32, 8, 128, 4), (1, 96, 2048, 2), (5, 1, 10, 8)):
+    for B, h, n, bytes_each in (
+        (2, 3, 100, 4),
+        (32, 8, 128, 4),
+        (1, 96, 2048, 2),
+        (5, 1, 10, 8),
+        (1, 7, 9, 1),
+        (4, 5, 1, 2),
+        (1, 1, 1, 1),
+        (6, 13, 77, 8),
+        (3, 7, 10_000_019, 2),
+    ):
         outcome = answer(B=B, h=h, n=n, bytes_each=bytes_each)
-        matrices, megabytes = outcome.pair("matrices", "megabytes")
+        matrices, megabytes = results(outcome, "matrices", "megabytes")
         expect_number(
             matrices,
             B * h,
@@ -271,7 +417,9 @@ def weight_memory(function: Callable[[int, int, int, int], tuple[int, float]]) -
                 "which is one matrix": truth / (B * h),
                 "which is one sequence": truth / B,
                 "which is one head": truth / h,
+                "which is what int32 leaves of the bytes": low_bits(truth * 1e6) / 1e6,
             },
+            within=SIX_DIGITS,
         )
     right("weight_memory", "It grows with the square of n, and with every head.")
 
@@ -281,17 +429,22 @@ def flops(function: Callable[[int, int, int, int, int, int], int]) -> None:
     """Check predicted FLOPs of a layer that attends to a context against a counter."""
     answer = Answer("flops", function)
     for B, n_q, n_k, d_model, h, d_k in (
+        (3, 4, 7, 10, 2, 6),
         (1, 3, 3, 4, 2, 2),
-        (1, 3, 5, 4, 2, 2),
-        (3, 3, 5, 4, 2, 2),
+        (1, 1, 1, 1, 1, 1),
+        (2, 9, 5, 12, 3, 10),
+        (4, 5, 1, 6, 1, 2),
         (1, 1, 100, 64, 4, 16),
-        (2, 7, 5, 12, 3, 10),
+        (2, 6, 3, 5, 7, 1),
         (1, 2048, 2048, 4096, 32, 128),
+        (3, 999, 1001, 1001, 7, 13),
+        (1, 2, 3, 10_000_019, 1009, 9901),
     ):
         outcome = answer(B=B, n_q=n_q, n_k=n_k, d_model=d_model, h=h, d_k=d_k)
+        seen = measured(B, n_q, n_k, d_model, h, d_k)
+        count = partial(counting.attention_flops, d_model=d_model, h=h, d_k=d_k)
         macs = counting.projection_macs(n_q, d_model, h, n_k=n_k, d_k=d_k)
         projections = counting.FLOPS_PER_MAC * B * macs
-        seen = measured(B, n_q, n_k, d_model, h, d_k)
         expect_number(
             outcome,
             seen,
@@ -301,14 +454,10 @@ def flops(function: Callable[[int, int, int, int, int, int], int]) -> None:
                 "which leaves out Q Kᵀ and A V": projections,
                 "which leaves out the projections": seen - projections,
                 "which leaves out one of Q Kᵀ and A V": (seen + projections) / 2,
-                "as if keys and values had as many positions as queries": measured(
-                    B, n_q, n_q, d_model, h, d_k
-                ),
-                "as if queries had as many positions as keys": measured(
-                    B, n_k, n_k, d_model, h, d_k
-                ),
+                "as if keys and values had as many positions as queries": B * count(n_q),
+                "as if queries had as many positions as keys": B * count(n_k),
                 "which is one sequence of the batch": seen / B,
-                "as if h·d_k were d_model": measured(B, n_q, n_k, d_model, h, d_model // h),
+                "as if h·d_k were d_model": seen * d_model / (h * d_k),
             },
         )
     right("flops", "The prediction and the counter agree.")

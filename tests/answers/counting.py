@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import deque
+from fractions import Fraction
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -119,6 +122,77 @@ shapes.reject(
     "sizes multiplied", "is a tuple", shapes_of(lambda q, s, x: (math.prod(q), s, q, x, x))
 )
 
+
+# What an answer may exploit
+def shapes_if(divides):
+    """Make an answer with its own idea of when the heads can share the width."""
+
+    def answer(B, n, d_model, h):
+        if not divides(d_model, h):
+            raise ValueError("the heads cannot share the width")
+        return unrefusing(B, n, d_model, h)
+
+    return answer
+
+
+def shapes_by_split(B, n, d_model, h):
+    widths = {len(part) for part in np.array_split(np.arange(d_model), h)}
+    (d_k,) = widths  # a ValueError where there are two
+    return unrefusing(B, n, h * d_k, h)
+
+
+def shapes_by_chunks(B, n, d_model, h):
+    heads = torch.empty(B, n, d_model, device="meta").chunk(h, dim=-1)
+    if len({head.shape for head in heads}) > 1:
+        raise ValueError("the heads cannot share the width")
+    return unrefusing(B, n, d_model, len(heads))
+
+
+def shapes_in_parts(B, n, d_model, h):
+    """Give one shape after the other; PyTorch's error is taken for another."""
+    x = torch.empty(B, n, d_model, device="meta")
+    try:
+        q = x.unflatten(-1, (h, d_model // h)).transpose(1, 2)
+    except RuntimeError as error:
+        raise ValueError from error
+    yield np.array(q.shape)
+    yield torch.tensor((q @ q.mT).shape)
+    yield deque(q.shape)
+    yield [torch.tensor(size) for size in x.shape]
+    yield (*np.int16([B, n]), d_model)
+
+
+shapes.accept("one after the other, in arrays", shapes_in_parts)
+shapes.accept("an error of Python's own", shapes_by_split)
+shapes.accept("an array of arrays", lambda *sizes: np.array(shapes_of()(*sizes), dtype=object))
+
+for name, divides in {
+    "refuses an odd number of heads alone": lambda d, h: not (h % 2 and d % h),
+    "refuses heads of odd width": lambda d, h: d % (2 * h) == 0,
+    "refuses one head": lambda d, h: d % h == 0 and h > 1,
+    "refuses heads of width one": lambda d, h: d % h == 0 and h < d,
+    "refuses where no factor is shared": lambda d, h: h == 1 or math.gcd(d, h) > 1,
+    "refuses where the width is far from whole": lambda d, h: abs(d / h - round(d / h)) < 0.1,
+    "refuses where neither divides the other": lambda d, h: d % h == 0 or h % d == 0,
+    "refuses more heads than the model is wide": lambda d, h: h <= d,
+    "refuses heads that are no power of two": lambda d, h: d % h == 0 and h & (h - 1) == 0,
+}.items():
+    shapes.reject(name, "ValueError", shapes_if(divides))
+shapes.reject("says which sizes it refuses", "5 divides 20.*line", shapes_if(lambda d, h: d % 2))
+shapes.reject("fewer heads than asked for", "ValueError", shapes_by_chunks)
+shapes.reject(
+    "right for one sequence",
+    "queries came as .1, 5",
+    lambda B, n, d, h: tuple((1, *s[1:]) for s in shapes_of()(B, n, d, h)),
+)
+shapes.reject("a shape of text", "whole number", shapes_of(lambda q, s, x: ("2533", s, q, x, x)))
+shapes.reject(
+    "sizes beyond what is written",
+    "4,300 digits",
+    shapes_of(lambda q, s, x: ((10**5000,), s, q, x, x)),
+)
+shapes.reject("one size beyond what is written", "1,000 digits", lambda B, n, d, h: 10**5000)
+
 # Parameters
 parameters = Exercise(counting.parameters)
 
@@ -146,6 +220,11 @@ parameters.accept("modules, a tensor", parameters_by_modules)
 parameters.accept(
     "closed form",
     lambda d, h, dk, dv, bias: 2.0 * d * h * (dk + dv) + bias * (h * (2 * dk + dv) + d),
+)
+parameters.accept("a fraction", lambda *sizes: Fraction(parameters_by_matrix(*sizes)))
+parameters.accept(
+    "shares of the heads, in floats",
+    lambda d, h, dk, dv, bias: h * (2 * d * (dk + dv) + bias * (2 * dk + dv + d / h)),
 )
 parameters.reject("no biases ever", "the matrices alone", matrices_only)
 parameters.reject(
@@ -175,12 +254,12 @@ parameters.reject(
 parameters.reject("in millions", "in millions", lambda *sizes: parameters_by_matrix(*sizes) / 1e6)
 parameters.reject(
     "values as wide as keys",
-    "expected",
+    "as wide as keys",
     lambda d, h, dk, dv, bias: parameters_by_matrix(d, h, dk, dk, bias),
 )
 parameters.reject(
     "one bias for all heads",
-    "and biases",
+    "biases of one head",
     lambda d, h, dk, dv, bias: matrices_only(d, h, dk, dv, bias) + (2 * dk + dv + d if bias else 0),
 )
 parameters.reject(
@@ -188,6 +267,57 @@ parameters.reject(
     "and biases",
     lambda d, h, dk, dv, bias: matrices_only(d, h, dk, dv, bias) + (4 * d if bias else 0),
 )
+# What an answer may exploit
+parameters.reject("values for keys", "expected", lambda d, h, dk, dv, bias: (
+    parameters_by_matrix(d, h, dv, dk, bias)
+))  # fmt: skip
+parameters.reject(
+    "keys as wide as values",
+    "expected",
+    lambda d, h, dk, dv, bias: parameters_by_matrix(d, h, dv, dv, bias),
+)
+parameters.reject(
+    "a square W^O",
+    "W\\^O were square",
+    lambda d, h, dk, dv, bias: parameters_by_matrix(d, h, dk, dv, bias) + d * (d - h * dv),
+)
+parameters.reject(
+    "the last bias of the joined width",
+    "as wide as its input",
+    lambda d, h, dk, dv, bias: parameters_by_matrix(d, h, dk, dv, bias) + bias * (h * dv - d),
+)
+parameters.reject(
+    "right for one head",
+    "one head's share",
+    lambda d, h, dk, dv, bias: parameters_by_matrix(d, 1, dk, dv, bias),
+)
+parameters.reject(
+    "right while d_model is at least h·d_v",
+    "h = 3",
+    lambda d, h, dk, dv, bias: parameters_by_matrix(max(d, h * dv), h, dk, dv, bias),
+)
+parameters.reject(
+    "in float32",
+    "float32 keeps",
+    lambda *sizes: torch.tensor(parameters_by_matrix(*sizes), dtype=torch.float32),
+)
+parameters.reject(
+    "in int32",
+    "int32 leaves",
+    lambda *sizes: torch.tensor(parameters_by_matrix(*sizes)).to(torch.int32),
+)
+parameters.reject(
+    "one too many for a large layer",
+    "is exact",
+    lambda *sizes: parameters_by_matrix(*sizes) + (sizes[0] > 10**6),
+)
+parameters.reject(
+    "on the device meta",
+    "which holds no number",
+    lambda *sizes: torch.tensor(parameters_by_matrix(*sizes), device="meta"),
+)
+parameters.reject("beyond what is written", "1,000 digits", lambda *sizes: 10**5000)
+parameters.reject("infinite", "came -inf", lambda *sizes: -math.inf)
 parameters.reject("beyond a float", "sensible size", lambda *sizes: 10**400)
 parameters.reject("as text", "is a number", lambda *sizes: f"{parameters_by_matrix(*sizes):,}")
 
@@ -294,6 +424,68 @@ audit.reject("one list", "2 results|of them", odd_names)
 audit.reject("each twice", "each once", lambda rows: (odd_names(rows) * 2, wider_names(rows)))
 audit.reject("no exceptions", "missing", lambda rows: ([], []))
 
+
+# What an answer may exploit
+def audit_by(
+    is_odd=lambda d_k: d_k not in (64, 128), is_wider=lambda before, after: after > before
+):
+    """Make an answer with its own idea of what is odd, or wider."""
+
+    def answer(rows):
+        odd = [name for name, _, d_k in rows if is_odd(d_k)]
+        return odd, [b[0] for a, b in itertools.pairwise(rows) if is_wider(a[2], b[2])]
+
+    return answer
+
+
+def audit_sorted(key):
+    return lambda rows: audit_by_pairs(sorted(rows, key=key))
+
+
+def audit_in_arrays(rows):
+    return map(np.array, audit_by_pairs(rows))
+
+
+def odd_from_the_second(rows):
+    return odd_names(rows[1:]), wider_names(rows)
+
+
+def after_the_last(rows):
+    wider = [row[0] for i, row in enumerate(rows) if row[2] > rows[i - 1][2]]
+    return odd_names(rows), wider
+
+
+audit.accept("arrays, one after the other", audit_in_arrays)
+audit.accept("names sorted", lambda rows: [sorted(names) for names in audit_by_pairs(rows)])
+audit.accept("keys of dictionaries", lambda rows: tuple(map(dict.fromkeys, audit_by_pairs(rows))))
+
+audit.reject("between 64 and 128", "missing", audit_by(lambda d_k: 64 < d_k < 128))
+audit.reject("no multiple of 64", "missing", audit_by(lambda d_k: d_k % 64))
+audit.reject("no power of two", "missing", audit_by(lambda d_k: d_k & (d_k - 1)))
+audit.reject("about 64 or 128", "missing", audit_by(lambda d_k: d_k // 2 not in (32, 64)))
+audit.reject("twice as wide", "wider heads", audit_by(is_wider=lambda a, b: b >= 2 * a))
+audit.reject("wider and odd", "wider", audit_by(is_wider=lambda a, b: b > a and b % 64))
+audit.reject("the first row is never odd", "missing: .one", odd_from_the_second)
+audit.reject("the first row comes after the last", "too many", after_the_last)
+audit.reject(
+    "the last row is left out",
+    "missing",
+    lambda rows: (odd_names(rows), wider_names(rows[:-1])),
+)
+audit.reject(
+    "the first row that is odd, alone",
+    "missing",
+    lambda rows: (odd_names(rows)[:1], wider_names(rows)),
+)
+audit.reject("sorted by name", "expected", audit_sorted(lambda row: row[0]))
+audit.reject("sorted by heads", "expected", audit_sorted(lambda row: row[1]))
+audit.reject("sorted by h·d_k", "expected", audit_sorted(lambda row: row[1] * row[2]))
+audit.reject(
+    "fails on an empty table", "IndexError", lambda rows: (rows[0], audit_by_pairs(rows))[1]
+)
+audit.reject("one name, not in a list", "list of names", lambda rows: ("one", []))
+audit.reject("beyond what is written", "4,300 digits", lambda rows: ([10**5000], []))
+
 # Multiply-adds
 operations = Exercise(counting.multiply_adds)
 
@@ -353,6 +545,47 @@ operations.reject(
     "in billions", "projections came", lambda n, d, h: (4 * n * d**2 / 1e9, 2 * n**2 * d / 1e9)
 )
 
+
+# What an answer may exploit
+def operations_if(change):
+    """Make an answer that changes the two counts, given n, d_model, h and d_k."""
+    return lambda n, d, h: change(n, d, h, d // h)
+
+
+operations.accept(
+    "a tensor of both", lambda n, d, h: torch.tensor([[n, d, d, 4], [n, n, d, 2]]).prod(dim=1)
+)
+operations.accept(
+    "floats in an array", lambda n, d, h: np.float64([4.0 * n * d * d, 2.0 * n * n * d])
+)
+
+for name, change in {
+    "W^O of one head": lambda n, d, h, dk: (3 * n * d**2 + n * dk * d, 2 * n**2 * d),
+    "no W^O for one head": lambda n, d, h, dk: ((4 - (h == 1)) * n * d**2, 2 * n**2 * d),
+    "A V of one head": lambda n, d, h, dk: (4 * n * d**2, n**2 * d + n**2 * dk),
+    "A V of inner width d_k": lambda n, d, h, dk: (4 * n * d**2, n**2 * d + n * d * dk),
+    "Q Kᵀ for d_k positions": lambda n, d, h, dk: (4 * n * d**2, n * d * dk + n**2 * d),
+    "heads of d_model's root": lambda n, d, h, dk: (4 * n * d**2, 2 * n**2 * h * math.isqrt(d)),
+    "nothing for one token": lambda n, d, h, dk: (4 * n * d**2, 2 * n**2 * d * (n > 1)),
+    "one product fewer in a sum": lambda n, d, h, dk: (4 * n * d * (d - 1), 2 * n**2 * d),
+    "the square of the shorter": lambda n, d, h, dk: (4 * n * d**2, 2 * n * d * min(n, d)),
+}.items():
+    operations.reject(name, "expected", operations_if(change))
+operations.reject(
+    "in float32",
+    "float32 keeps",
+    lambda n, d, h: torch.tensor([4 * n * d * d, 2 * n * n * d]).float(),
+)
+operations.reject(
+    "in int32",
+    "int32 leaves",
+    lambda n, d, h: torch.tensor([4 * n * d * d, 2 * n * n * d]).int(),
+)
+operations.reject(
+    "beyond what is written", "products is a number.*1,000 digits",
+    lambda n, d, h: (4 * n * d**2, 10**5000),
+)  # fmt: skip
+
 # Where the two parts are equal
 crossover = Exercise(counting.crossover)
 
@@ -402,6 +635,56 @@ crossover.reject("with heads", "it takes d_model, causal", lambda d, h, causal: 
 crossover.reject("infinite", "came inf", border_of(lambda d: 2 * d, lambda d: math.inf))
 crossover.reject("whether, not where", "is a number", lambda d, causal: True)
 
+
+# What an answer may exploit
+def first_of(lengths, costs=lambda n, d, causal: n * (n + 1) if causal else 2 * n * n):
+    """Make an answer that looks among some lengths, with its own costs of both products."""
+
+    def answer(d, causal):
+        return next((n for n in lengths(d) if costs(n, d, causal) >= 4 * n * d), None)
+
+    return answer
+
+
+crossover.accept("a tensor", lambda d, causal: torch.tensor([4 * d - 1 if causal else 2 * d]))
+crossover.accept(
+    "by tensors",
+    lambda d, causal: (lambda n: n[(n + 1 if causal else 2 * n) >= 4 * d][0])(
+        torch.arange(1, 4 * d + 1)
+    ),
+)
+
+crossover.reject("a search that ends", "is a number", first_of(lambda d: range(1, 50_000)))
+crossover.reject("even lengths", "expected", first_of(lambda d: range(2, 9 * d, 2)))
+crossover.reject("powers of two", "expected", first_of(lambda d: (2**i for i in range(40))))
+crossover.reject(
+    "close is equal",
+    "expected",
+    first_of(
+        lambda d: itertools.count(1),
+        lambda n, d, causal: (n * (n + 1) if causal else 2 * n * n) * 1.0001,
+    ),
+)
+crossover.reject(
+    "the mask saves scores alone",
+    "expected",
+    first_of(
+        lambda d: itertools.count(1),
+        lambda n, d, causal: n * n + (n * (n + 1) / 2 if causal else n * n),
+    ),
+)
+crossover.reject(
+    "a mask within 1", "expected", border_of(lambda d: 2 * d, lambda d: 4 * d - 1 - (d == 1))
+)
+crossover.reject(
+    "in int32",
+    "expected",
+    lambda d, causal: (
+        lambda n: n[(n * (n + 1) if causal else 2 * n * n) * d >= 4 * n * d * d][:1]
+    )(torch.arange(1, 4 * d + 1, dtype=torch.int32)),
+)
+crossover.reject("beyond a float", "sensible size", lambda d, causal: 10**400)
+
 # Memory
 memory = Exercise(counting.weight_memory)
 
@@ -414,7 +697,7 @@ def memory_of(scale=lambda B, h, n, size: 1.0, matrices=lambda B, h: B * h):
 
 
 def memory_by_tensor(B, h, n, size):
-    types = {2: torch.float16, 4: torch.float32, 8: torch.float64}
+    types = {1: torch.int8, 2: torch.float16, 4: torch.float32, 8: torch.float64}
     A = torch.empty(B, h, n, n, dtype=types[size], device="meta")
     return torch.tensor(A.shape[:2]).prod(), A.numel() * A.element_size() * 1e-6
 
@@ -447,6 +730,47 @@ memory.reject("memory only", "2 results", lambda B, h, n, size: B * h * n**2 * s
 memory.reject(
     "half of it, causal", "megabytes came", memory_of(lambda B, h, n, size: (n + 1) / 2 / n)
 )
+
+# What an answer may exploit
+memory.accept(
+    "an exact fraction", lambda B, h, n, size: (B * h, Fraction(B * h * n**2 * size, 10**6))
+)
+memory.accept(
+    "a tensor of both",
+    lambda B, h, n, size: torch.tensor([B * h, B * h * n**2 * size / 1e6]).double(),
+)
+memory.accept(
+    "megabytes in float32", lambda B, h, n, size: (B * h, torch.tensor(B * h * n**2 * size) / 1e6)
+)
+
+memory.reject(
+    "rounded to three decimals",
+    "megabytes came 16.777",
+    lambda B, h, n, size: (B * h, round(B * h * n**2 * size / 1e6, 3)),
+)
+memory.reject(
+    "whole megabytes", "megabytes came", lambda B, h, n, size: (B * h, B * h * n**2 * size // 10**6)
+)
+memory.reject(
+    "in int32",
+    "int32 leaves of the bytes",
+    lambda B, h, n, size: (B * h, torch.tensor(B * h * n**2 * size).int().item() / 1e6),
+)
+memory.reject(
+    "four bytes unless two",
+    "bytes_each = 8",
+    memory_of(lambda B, h, n, size: (2 if size == 2 else 4) / size),
+)
+memory.reject(
+    "at least two bytes", "expected", memory_of(lambda B, h, n, size: max(size, 2) / size)
+)
+memory.reject("n − 1 keys", "megabytes came", memory_of(lambda B, h, n, size: (n - 1) / n))
+memory.reject("a sum of sequences", "expected", memory_of(lambda B, h, n, size: (B + h) / (B * h)))
+memory.reject(
+    "matrices nearly counted", "matrices came", memory_of(matrices=lambda B, h: B * h + 0.1)
+)
+memory.reject("memory beyond a float", "sensible", lambda B, h, n, size: (B * h, 10**400))
+memory.reject("matrices beyond a float", "sensible", lambda B, h, n, size: (10**400, 1.0))
 
 # FLOPs of a layer that attends to a context
 flops = Exercise(counting.flops)
@@ -536,3 +860,58 @@ flops.reject(
     ),
 )
 flops.reject("pieces", "is a number", parts)
+
+# What an answer may exploit
+flops.accept(
+    "floats", flops_of(lambda own, other, product: own / 2.0 + other + product * 2.0 + own / 2)
+)
+flops.accept("an array of one", flops_of(lambda a, b, p: np.array([[a + b + 2 * p]])))
+
+
+def flops_if(rows):
+    """Make an answer from its own products: rows, inner width, columns and how often each."""
+    return lambda *sizes: 2 * sum(math.prod(row) for row in rows(*sizes))
+
+
+for name, rows in {
+    "values from the decoder": lambda B, q, k, d, h, w: [
+        (3 * q + k, d, h * w, B), (2 * q, k, w, B * h)
+    ],
+    "keys from the decoder": lambda B, q, k, d, h, w: [
+        (2 * q, d, h * w, B), (q, d, h * w, B), (k, d, h * w, B), (2 * q, k, w, B * h)
+    ],
+    "W^O reads the context": lambda B, q, k, d, h, w: [
+        (q + 3 * k, d, h * w, B), (2 * q, k, w, B * h)
+    ],
+    "W^O is square": lambda B, q, k, d, h, w: [
+        (q + 2 * k, d, h * w, B), (q, d, d, B), (2 * q, k, w, B * h)
+    ],
+    "products of the model's width": lambda B, q, k, d, h, w: [
+        (2 * q + 2 * k, d, h * w, B), (2 * q, k, d, B)
+    ],
+    "one context for all sequences": lambda B, q, k, d, h, w: [
+        (2 * q, d, h * w, B), (2 * k, d, h * w, 1), (2 * q, k, w, B * h)
+    ],
+    "scores of queries with queries": lambda B, q, k, d, h, w: [
+        (2 * q + 2 * k, d, h * w, B), (q, q, w, B * h), (q, k, w, B * h)
+    ],
+    "projections of one head": lambda B, q, k, d, h, w: [
+        (2 * q + 2 * k, d, w, B), (2 * q, k, w, B * h)
+    ],
+    "products of one head": lambda B, q, k, d, h, w: [
+        (2 * q + 2 * k, d, h * w, B), (2 * q, k, w, B)
+    ],
+    "one addition fewer in each sum": lambda B, q, k, d, h, w: [
+        (q + 2 * k, d - 0.5, h * w, B), (q, h * w - 0.5, d, B), (q, w - 0.5, k, B * h),
+        (q, k - 0.5, w, B * h),
+    ],
+}.items():  # fmt: skip
+    flops.reject(name, "what PyTorch's counter sees", flops_if(rows))
+flops.reject(
+    "in float32", "float32 keeps", flops_of(lambda a, b, p: torch.tensor(a + b + 2 * p).float())
+)
+flops.reject(
+    "in int32", "int32 leaves", flops_of(lambda a, b, p: torch.tensor(a + b + 2 * p).int())
+)
+flops.reject("beyond a float", "sensible size", lambda *sizes: Fraction(10**400))
+flops.reject("beyond what is written", "1,000 digits", lambda *sizes: -(10**5000))

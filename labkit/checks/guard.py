@@ -352,7 +352,10 @@ def single(value: Any) -> Any:
     """Take the one number out of a tensor or an array of one; leave the rest alone."""
     shape = getattr(value, "shape", None)
     if hasattr(value, "item") and shape is not None and math.prod(shape) == 1:
-        return value.item()
+        try:
+            return value.item()
+        except RuntimeError:  # on the device meta a tensor has no numbers
+            return value
     return value
 
 
@@ -378,7 +381,7 @@ def kind(value: Any) -> str:
         return f"a {type(value).__name__} of {len(value)}"
     if isinstance(value, torch.nn.Module):
         return f"a layer of the class {type(value).__name__}"
-    return f"{value!r}, which is a {type(value).__name__}"
+    return f"{written(value, repr)}, which is a {type(value).__name__}"
 
 
 def show(value: Any) -> str:
@@ -393,4 +396,12 @@ def show(value: Any) -> str:
         return f"a {type(value).__name__}"
     if isinstance(value, float):
         return f"{value:.3f}".rstrip("0").rstrip(".") if abs(value) < 1e6 else f"{value:g}"
-    return getattr(value, "__name__", None) or str(value)
+    return getattr(value, "__name__", None) or written(value, str)
+
+
+def written(value: Any, how: Callable[[Any], str]) -> str:
+    """Write a value, even a number so long that Python refuses to."""
+    try:
+        return how(value)
+    except ValueError:
+        return "a number of more than 4,300 digits"

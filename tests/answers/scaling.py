@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import torch
@@ -23,6 +24,12 @@ def by_loop(d_k, keys, draws):
     return torch.stack(rows)
 
 
+def by_numpy(seed, d_k, keys, draws):
+    source = np.random.default_rng(seed)
+    q = source.standard_normal((draws, d_k, 1))
+    return (source.standard_normal((draws, keys, d_k)) @ q)[..., 0]
+
+
 draw.accept("loops", by_loop)
 draw.accept(
     "einsum",
@@ -33,6 +40,10 @@ draw.accept(
     lambda d, k, b: (
         torch.randn(b, k, d, dtype=torch.float64) @ torch.randn(b, d, 1, dtype=torch.float64)
     ).squeeze(-1),
+)
+draw.accept(
+    "numpy, seeded by PyTorch",
+    lambda d, k, b: torch.from_numpy(by_numpy(int(torch.randint(2**62, ())), d, k, b)),
 )
 draw.accept("length times normal", lambda d, k, b: torch.randn(b, d).norm(dim=1, keepdim=True)
             * torch.randn(b, k))  # fmt: skip
@@ -110,6 +121,76 @@ draw.reject(
 )
 draw.reject("too few arguments", "d_k, keys, draws", lambda d_k, keys: torch.randn(keys))
 
+
+# What an answer may exploit: sizes over 1, one call at a time, a variance that other entries have
+# too, pairs of draws or of keys that nobody compares, one width.
+def with_entries(entries):
+    return lambda d, k, b: product(entries(b, d), entries(b, k, d))
+
+
+def keeps_the_seed(d_k, keys, draws):
+    with torch.random.fork_rng(devices=[]):
+        return by_loop(d_k, keys, draws)
+
+
+def seeds_by_the_clock(d_k, keys, draws):
+    torch.seed()
+    return by_loop(d_k, keys, draws)
+
+
+def mirrored(d_k, keys, draws):
+    half = product(torch.randn(draws, d_k), torch.randn(draws, keys, d_k))[: (draws + 1) // 2]
+    return torch.cat([half, -half])[:draws]
+
+
+def keys_in_pairs(d_k, keys, draws):
+    k = torch.randn(draws, (keys + 1) // 2, d_k).repeat(1, 2, 1)[:, :keys]
+    return product(torch.randn(draws, d_k), k)
+
+
+draw.reject(
+    "lengths of 1 squeezed away",
+    r"shape \(1, 5\)",
+    lambda d, k, b: (torch.randn(b, k, d) @ torch.randn(b, d, 1)).squeeze(),
+)
+draw.reject("the generator put back", "second call", keeps_the_seed)
+draw.reject("a seed by the clock", "same torch.manual_seed", seeds_by_the_clock)
+draw.reject(
+    "numpy without a seed",
+    "same torch.manual_seed",
+    lambda d, k, b: torch.from_numpy(by_numpy(None, d, k, b)),
+)
+draw.reject(
+    "uniform entries of variance 1",
+    "standard normal",
+    with_entries(lambda *shape: (torch.rand(shape) - 0.5) * 12**0.5),
+)
+draw.reject(
+    "uniform keys of variance 1",
+    "standard normal",
+    lambda d, k, b: product(torch.randn(b, d), (torch.rand(b, k, d) - 0.5) * 12**0.5),
+)
+draw.reject(
+    "signs as entries", "nothing in common", with_entries(lambda *shape: torch.randn(shape).sign())
+)
+draw.reject(
+    "keys of length √d_k",
+    "standard normal",
+    lambda d, k, b: product(torch.randn(b, d), F.normalize(torch.randn(b, k, d), dim=-1)) * d**0.5,
+)
+draw.reject(
+    "positive keys",
+    "differ in sign",
+    lambda d, k, b: product(torch.randn(b, d), torch.randn(b, k, d).abs()),
+)
+draw.reject("draws that mirror others", "shared a query", mirrored)
+draw.reject("keys that come in pairs", "keys of one draw differ", keys_in_pairs)
+draw.reject(
+    "scaled for one width",
+    "variance .*d_k",
+    lambda d, k, b: product(torch.randn(b, d), torch.randn(b, k, d)) * 4 / d**0.5,
+)
+
 # The softmax of scaled scores
 weights = Exercise(scaling.weights)
 
@@ -119,6 +200,10 @@ def stable_by_hand(scores, scale):
     return e / e.sum(dim=1, keepdim=True)
 
 
+def by_ratios(scores):
+    return (scores[:, None, :] - scores[:, :, None]).exp()
+
+
 def by_rows(scores, scale):
     return torch.stack([torch.softmax(row.double() * scale, dim=0) for row in scores])
 
@@ -126,6 +211,7 @@ def by_rows(scores, scale):
 weights.accept("softmax", lambda scores, scale: F.softmax(scores * scale, dim=-1))
 weights.accept("shifted exponentials", stable_by_hand)
 weights.accept("row by row in float64", by_rows)
+weights.accept("one over a sum of ratios", lambda s, c: 1 / by_ratios(s * c).sum(dim=2))
 weights.accept("log_softmax", lambda s, c: (s * c).log_softmax(dim=1).exp())
 
 weights.reject("over the columns", "row sums to 1", lambda s, c: torch.softmax(s * c, dim=0))
@@ -184,6 +270,69 @@ weights.reject(
     "the row's maximum dropped", r"shape \(2, 3\)", lambda s, c: torch.softmax(s * c, dim=1)[:, :-1]
 )
 
+
+# What an answer may exploit: one row of large scores alone, equal ones, moderate ones, a softmax
+# that keeps all weights in reach, contiguous input.
+def shifted_by(shift):
+    def answer(scores, scale):
+        e = (scores * scale - shift(scores * scale)).exp()
+        return e / e.sum(dim=1, keepdim=True)
+
+    return answer
+
+
+weights.reject("shifted by the largest score of all", "NaN", shifted_by(lambda s: s.max()))
+weights.reject(
+    "shifted by each key's largest score",
+    "ratio",
+    shifted_by(lambda s: s.amax(dim=0, keepdim=True)),
+)
+weights.reject("shifted by the mean", "NaN", shifted_by(lambda s: s.mean(dim=1, keepdim=True)))
+weights.reject("shifted by the first score", "NaN", shifted_by(lambda s: s[:, :1]))
+weights.reject(
+    "large scores cut off",
+    "the softmax of each row",
+    lambda s, c: F.softmax((s * c).clamp(max=80), 1),
+)
+weights.reject(
+    "very negative scores cut off",
+    "the softmax of each row",
+    lambda s, c: F.softmax((s * c).clamp(min=-500), 1),
+)
+weights.reject(
+    "far scores lifted",
+    "the softmax of each row",
+    lambda s, c: F.softmax(torch.maximum(s * c, (s * c).amax(1, keepdim=True) - 10), 1),
+)
+weights.reject(
+    "small weights rounded away",
+    "the softmax of each row",
+    lambda s, c: F.softmax(s * c, dim=1).mul(1e6).round() / 1e6,
+)
+weights.reject(
+    "something small in the divisor",
+    "the softmax of each row",
+    lambda s, c: (
+        (s * c).clamp(max=80).exp() / ((s * c).clamp(max=80).exp().sum(1, keepdim=True) + 1e-8)
+    ),
+)
+weights.reject(
+    "scale as a power of the weights",
+    "the softmax of each row",
+    lambda s, c: F.normalize(F.softmax(s, dim=1) ** c, p=1, dim=1),
+)
+weights.reject(
+    "divided by one over the scale", "it runs", lambda s, c: torch.softmax(s / (1 / c), dim=1)
+)
+weights.reject(
+    "needs contiguous scores",
+    "it runs",
+    lambda s, c: F.softmax(s.view(-1).view(s.shape) * c, dim=1),
+)
+weights.reject(
+    "input scaled in place", "left as they were", lambda s, c: F.softmax(s.mul_(c), dim=1)
+)
+
 # Deviation and largest weight
 report = Exercise(scaling.report)
 
@@ -201,6 +350,13 @@ report.accept(
     "std and amax", lambda s, c: ((s * c).std(dim=1), F.softmax(s * c, dim=1).amax(dim=1))
 )
 report.accept("loops", report_by_rows)
+report.accept(
+    "a covariance, and a loss",
+    lambda s, c: (
+        torch.stack([torch.cov(row).sqrt() for row in s * c]),
+        torch.exp(-F.cross_entropy(s * c, s.argmax(dim=1), reduction="none")),
+    ),
+)
 report.accept(
     "from the largest score, as a list",
     lambda s, c: [s.double().std(-1) * c, 1 / ((s - s.amax(1, keepdim=True)) * c).exp().sum(1)],
@@ -254,6 +410,64 @@ report.reject(
     "axes kept", r"shape \(3,\)", lambda s, c: ((s * c).std(1, keepdim=True), peak(s, c)[:, None])
 )
 
+
+# What an answer may exploit: moderate scores, positive ones, scores around 0, several rows, as
+# many draws as keys.
+def by_squares(s, c):
+    n = s.shape[1]
+    variance = ((s * c).square().mean(1) - (s * c).mean(1).square()) * n / (n - 1)
+    return variance.clamp(min=0).sqrt(), peak(s, c)
+
+
+def without_shift(s, c):
+    e = (s * c).exp()
+    return (s * c).std(dim=1), (e / e.sum(dim=1, keepdim=True)).amax(dim=1)
+
+
+report.reject("mean of squares less square of mean", "deviation of each row", by_squares)
+report.reject("large scores overflow", "NaN", without_shift)
+report.reject(
+    "large scores cut off",
+    "largest weight of each row",
+    lambda s, c: ((s * c).std(dim=1), F.softmax((s * c).clamp(-50, 50), dim=1).amax(dim=1)),
+)
+report.reject(
+    "weight of the largest score without its sign",
+    "largest without its sign",
+    lambda s, c: (
+        (s * c).std(1),
+        F.softmax(s * c, 1).gather(1, s.abs().argmax(1, keepdim=True))[:, 0],
+    ),
+)
+report.reject(
+    "divisor draws − 1",
+    "deviation of each row",
+    lambda s, c: (
+        (s * c).std(dim=1, correction=0) * (s.shape[1] / max(len(s) - 1, 1)) ** 0.5,
+        peak(s, c),
+    ),
+)
+report.reject(
+    "deviation from 0",
+    "its deviation is 0",
+    lambda s, c: ((s * c).square().sum(1).div(s.shape[1] - 1).sqrt(), peak(s, c)),
+)
+report.reject(
+    "mean absolute deviation",
+    "deviation of each row",
+    lambda s, c: (((s - s.mean(1, keepdim=True)) * c).abs().mean(1), peak(s, c)),
+)
+report.reject(
+    "an axis too many squeezed",
+    r"shape \(1,\)",
+    lambda s, c: ((s * c).std(dim=1).squeeze(), peak(s, c).squeeze()),
+)
+report.reject(
+    "largest weight of the first row",
+    "between 0 and 1, and is 1/4|largest weight of each row",
+    lambda s, c: ((s * c).std(dim=1), peak(s, c)[:1].expand(len(s))),
+)
+
 # The norm of the softmax's Jacobian
 norm = Exercise(scaling.jacobian_norm)
 
@@ -286,14 +500,20 @@ def closed_form(p):
     return (a - 2 * p.double().pow(3).sum(-1) + a**2).clamp(min=0).sqrt()
 
 
+def closed_form_in_float32(p):
+    a = p.square().sum(1)
+    return (a - 2 * p.pow(3).sum(1) + a**2).relu().sqrt()
+
+
 norm.accept("the matrix", by_matrix)
 norm.accept("entry by entry", by_entries)
 norm.accept("autograd", by_autograd)
 norm.accept("closed form", closed_form)
+norm.accept("closed form in float32, kept from below 0", closed_form_in_float32)
 
 norm.reject("the square", "its square", lambda p: by_matrix(p) ** 2)
 norm.reject("diagonal without the product", "pull on each other", lambda p: p.norm(dim=1))
-norm.reject("diagonal only", "1/2", lambda p: (p * (1 - p)).norm(dim=1))
+norm.reject("diagonal only", "diagonal alone", lambda p: (p * (1 - p)).norm(dim=1))
 norm.reject(
     "plus instead of minus",
     "1/2",
@@ -302,7 +522,7 @@ norm.reject(
 norm.reject("sum of sizes", "1/2", lambda p: 2 * (p * (1 - p)).sum(dim=1))
 norm.reject(
     "spectral norm",
-    "0.471|whatever the weights",
+    "largest singular value",
     lambda p: torch.linalg.matrix_norm(torch.diag_embed(p) - p[:, :, None] * p[:, None, :], ord=2),
 )
 norm.reject("the trace", "0.471|whatever", lambda p: (p * (1 - p)).sum(dim=1))
@@ -322,7 +542,7 @@ norm.reject(
 )
 norm.reject(
     "as if the weights were equal",
-    "whatever the weights",
+    "passes nothing on",
     lambda p: torch.full(p.shape[:1], (p.shape[1] - 1) ** 0.5 / p.shape[1]),
 )
 norm.reject(
@@ -331,6 +551,63 @@ norm.reject(
     lambda p: (by_matrix(p) ** 2 + 1e-5).sqrt(),
 )
 norm.reject("two keys only", "0.471", lambda p: 2 * p[:, 0] * (1 - p[:, 0]))
+
+
+# What an answer may exploit: three keys at most, where all are neighbours; no zeros; weights in
+# order; mild rows, where nothing cancels.
+def around(p):
+    """Count each pair of neighbours in a ring, which are all pairs of three keys."""
+    pairs = p * p.roll(1, dims=1)
+    off = pairs[:, 1:].square().sum(dim=1) + (p.shape[1] > 2) * pairs[:, 0].square()
+    return ((p * (1 - p)).square().sum(dim=1) + 2 * off).sqrt()
+
+
+norm.reject("neighbours only", "whatever", around)
+norm.reject(
+    "the two largest weights only",
+    "0.471",
+    lambda p: 2 * p.sort(dim=1).values[:, -2:].prod(dim=1),
+)
+norm.reject(
+    "the three largest weights only",
+    "whatever",
+    lambda p: by_matrix(p.sort(dim=1, descending=True).values[:, :3]),
+)
+norm.reject(
+    "closed form that cancels",
+    "NaN",
+    lambda p: (p.square().sum(1) - 2 * p.pow(3).sum(1) + p.square().sum(1) ** 2).sqrt(),
+)
+norm.reject(
+    "divided by a weight",
+    "NaN",
+    lambda p: (by_matrix(p) / p.amin(dim=1)) * p.amin(dim=1),
+)
+norm.reject(
+    "at the logarithm, about its mean",
+    "NaN",
+    lambda p: by_matrix(torch.softmax(p.log() - p.log().mean(dim=1, keepdim=True), dim=1)),
+)
+norm.reject(
+    "weights taken for scores", "0.471|whatever|nothing on", lambda p: by_matrix(p.softmax(dim=1))
+)
+norm.reject(
+    "nuclear norm",
+    "0.471|1/2",
+    lambda p: torch.linalg.matrix_norm(torch.diag_embed(p) - p[:, :, None] * p[:, None], ord="nuc"),
+)
+norm.reject(
+    "pooled over all rows",
+    "nothing on|whatever|0.471",
+    lambda p: (by_matrix(p).norm() / len(p) ** 0.5).expand(len(p)),
+)
+norm.reject("one row squeezed", r"shape \(1,\)", lambda p: by_matrix(p).squeeze())
+norm.reject(
+    "diagonal and one half of the rest",
+    "1/2",
+    lambda p: (torch.diag_embed(p) - p[:, :, None] * p[:, None]).tril().norm(dim=(1, 2)),
+)
+norm.reject("rounded", "whatever", lambda p: by_matrix(p).mul(100).round() / 100)
 
 # How often a bound holds
 share = Exercise(scaling.share_below)
@@ -361,7 +638,9 @@ share.reject("percent", "count", lambda d, b: 100 * (peaks_of(d) < b).float().me
 share.reject("count", "count", lambda d, b: int((peaks_of(d) < b).sum()))
 share.reject("the complement", "not under", lambda d, b: (peaks_of(d) >= b).float().mean())
 share.reject("no scale", "without the scale", lambda d, b: (peaks_of(d, 1.0) < b).float().mean())
-share.reject("divided by d_k", "near", lambda d, b: (peaks_of(d, 1 / d) < b).float().mean())
+share.reject(
+    "divided by d_k", "with the scale 1/d_k", lambda d, b: (peaks_of(d, 1 / d) < b).float().mean()
+)
 share.reject("one draw", "near|lies", lambda d, b: float(peaks_of(d, draws=1)[0] < b))
 share.reject("twenty keys", "near", lambda d, b: (peaks_of(d, keys=20) < b).float().mean())
 share.reject("mean of the largest", "near", lambda d, b: peaks_of(d).mean())
@@ -376,10 +655,70 @@ share.reject(
 share.reject("the draws themselves", "number", lambda d, b: peaks_of(d) < b)
 share.reject("too generous at the end", "cannot all", lambda d, b: max(0.001, share_by_loop(d, b)))
 
+
+# What an answer may exploit: two widths, wide tolerances, one call at a time, many draws that
+# nobody counts.
+def share_of(scores, d_k, bound):
+    return (F.softmax(scores / d_k**0.5, dim=1).amax(dim=1) < bound).float().mean().item()
+
+
+def share_seeded(d_k, bound):
+    torch.manual_seed(1)
+    return share_of(scores_of(d_k), d_k, bound)
+
+
+share.reject(
+    "200 draws", "near|1/200|1/100|1/50", lambda d, b: (peaks_of(d, draws=200) < b).float().mean()
+)
+share.reject(
+    "1,000 draws", "1/1000|near|1/500", lambda d, b: (peaks_of(d, draws=1_000) < b).double().mean()
+)
+share.reject("1,999 draws", "1/1999", lambda d, b: (peaks_of(d, draws=1_999) < b).double().mean())
+share.reject("nine keys", "near|off by", lambda d, b: (peaks_of(d, keys=9) < b).float().mean())
+share.reject("eleven keys", "near|off by", lambda d, b: (peaks_of(d, keys=11) < b).float().mean())
+share.reject("a seed inside", "draws of its own", share_seeded)
+share.reject(
+    "one query for all draws",
+    "near",
+    lambda d, b: share_of(torch.randn(2_000, 10, d) @ torch.randn(d), d, b),
+)
+share.reject(
+    "the same keys in all draws",
+    "near",
+    lambda d, b: share_of(torch.randn(2_000, d) @ torch.randn(d, 10), d, b),
+)
+share.reject(
+    "normal numbers of any width", "near", lambda d, b: share_of(torch.randn(2_000, 10), 1, b)
+)
+share.reject(
+    "a query for each key",
+    "near",
+    lambda d, b: share_of((torch.randn(2_000, 10, d) * torch.randn(2_000, 10, d)).sum(2), d, b),
+)
+share.reject(
+    "root rounded down",
+    "near",
+    lambda d, b: (peaks_of(d, 1 / math.isqrt(d)) < b).float().mean(),
+)
+share.reject(
+    "root of d_k + 1", "near|off by", lambda d, b: (peaks_of(d, (d + 1) ** -0.5) < b).float().mean()
+)
+share.reject(
+    "a bound for two weights",
+    "near",
+    lambda d, b: ((scores_of(d) * d**-0.5).softmax(1).topk(2).values.sum(1) < b).float().mean(),
+)
+share.reject(
+    "never quite all", "no weight is over", lambda d, b: min(0.999, share_of(scores_of(d), d, b))
+)
+
 # How often all four widths pass
 all_four = Exercise(scaling.all_four)
-runs = torch.stack([peaks_of(d_k, draws=10_000) < 0.30 for d_k in (8, 64, 512, 4096)])
+with torch.random.fork_rng(devices=[]):
+    torch.manual_seed(0)
+    runs = torch.stack([peaks_of(d_k, draws=20_000) < 0.30 for d_k in (8, 64, 512, 512)])
 
+all_four.accept("as a fraction", Fraction(8, 100))
 all_four.accept("a counted share", runs.all(dim=0).float().mean().item())
 all_four.accept("as a tensor", runs.all(dim=0).double().mean())
 all_four.accept("as a numpy number", np.float64(0.083))
@@ -392,6 +731,7 @@ all_four.reject("mean over widths", "one width", runs.float().mean().item())
 all_four.reject("runs that fail", "runs that fail", 1 - runs.all(dim=0).float().mean().item())
 all_four.reject("at least one passes", "passes if", runs.any(dim=0).float().mean().item())
 all_four.reject("three widths", "passes if", runs[:3].all(dim=0).float().mean().item())
+all_four.reject("two widths", "at two widths", runs[:2].all(dim=0).float().mean().item())
 all_four.reject("true of no run", "passes if", 0.0)
 all_four.reject("yes", "number", True)
 all_four.reject("a text", "number", "0.08")
@@ -399,3 +739,11 @@ all_four.reject("four shares", "number", runs.float().mean(dim=1))
 all_four.reject("a list of runs", "number", runs.all(dim=0).tolist())
 all_four.reject("no number", "NaN", float("nan"))
 all_four.reject("negative", "between 0 and 1", -0.08)
+
+# What an answer may exploit: a wide tolerance.
+all_four.reject("width 512 stands for all", "20,000", 0.0718)
+all_four.reject("width 8 stands for all", "20,000", 0.1042)
+all_four.reject("counted in 100 runs", "20,000", 0.09)
+all_four.reject("widths that share their numbers", "20,000", 0.088)
+all_four.reject("eleven keys, all four", "passes if", 0.123)
+all_four.reject("nine keys, all four", "passes if", 0.0443)

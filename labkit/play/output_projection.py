@@ -31,13 +31,18 @@ def copying(count: int) -> tuple[Tensor, Tensor]:
     the target, (count, 4, 8): the numbers of the token before, for the first token those of the
     last.
     """
-    return posed(torch.randn(count, POSITIONS, NUMBERS))
+    return posed(tokens(count))
 
 
-def posed(tokens: Tensor) -> tuple[Tensor, Tensor]:
+def tokens(count: int) -> Tensor:
+    """Draw the numbers of four tokens a sequence, (count, 4, 8)."""
+    return torch.randn(count, POSITIONS, NUMBERS)
+
+
+def posed(numbers: Tensor) -> tuple[Tensor, Tensor]:
     """Add their places to tokens (count, 4, 8), and say what is to be answered."""
-    places = torch.eye(POSITIONS, dtype=tokens.dtype).expand(len(tokens), -1, -1)
-    return torch.cat([tokens, places], dim=-1), tokens.roll(1, dims=1)
+    places = torch.eye(POSITIONS, dtype=numbers.dtype).expand(len(numbers), -1, -1)
+    return torch.cat([numbers, places], dim=-1), numbers.roll(1, dims=1)
 
 
 def laboratory() -> Laboratory:

@@ -21,7 +21,6 @@ from labkit.play import (
     multi_head_attention,
     output_projection,
     scaling,
-    written,
 )
 from press.lab_sets import TOPICS
 
@@ -164,14 +163,34 @@ def test_several_changes_are_drawn_once():
     assert len(drawn) == 1
 
 
-def test_a_written_answer_can_be_chosen():
-    def stub(scores, may):
-        raise NotImplementedError
+def stub(scores, may):
+    raise NotImplementedError
 
-    assert causal_mask.YOURS not in causal_mask.laboratory(stub).controls["way"].options
+
+UNFIT = {
+    "raises": stub,
+    "returns nothing": lambda scores, may: None,
+    "returns one row": lambda scores, may: scores[0],
+    "returns a list": lambda scores, may: scores.tolist(),
+}
+
+
+def test_a_written_answer_can_be_chosen():
     own = causal_mask.laboratory(causal_mask.WAYS["fill scores with −∞"]).controls["way"]
     assert own.value == causal_mask.YOURS
-    assert not written(stub, 1, 2)
+    for unfit in UNFIT.values():
+        assert causal_mask.YOURS not in causal_mask.laboratory(unfit).controls["way"].options
+
+
+@pytest.mark.parametrize("mistake", UNFIT)
+def test_an_answer_that_fails_in_some_rows_draws_no_number(mistake: str):
+    def own(scores, may):
+        return may / may.sum(dim=-1) if may.any(dim=-1).all() else UNFIT[mistake](scores, may)
+
+    painter = causal_mask.laboratory(own)
+    assert painter.controls["way"].value == causal_mask.YOURS
+    painter.controls["q1k1"].value = False
+    assert "sum to one: 1, 2, 3, 4, 5, 6. Rows with no key left: 1" in painter.alt
 
 
 @pytest.mark.parametrize("topic", TOPICS)

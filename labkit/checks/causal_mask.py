@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import cache
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from labkit.attention import MultiHeadAttention
 from labkit.attention import causal_mask as reference_mask
-from labkit.checks.guard import Answer, exercise, near, right, show
+from labkit.checks.guard import Answer, Outcome, exercise, near, recognise, right, show
 
-Network = Callable[[Tensor], Tensor]
+INF = float("inf")
+Function = Callable[[Tensor], Tensor]
+Reach = Callable[[int], Tensor]
 
 
 @exercise
 def causal_mask(function: Callable[[int], Tensor]) -> None:
     """Check the boolean mask that lets a position see itself and its past: n to (n, n)."""
     answer = Answer("causal_mask", function)
-    for n in (4, 1, 6):
+    for n in (4, 1, 6, 3, 2, 9, 5, 70, 8, 300, 7):
         outcome = answer(n=n)
         may = outcome.tensor(n, n, boolean=True)
         expected = "True means may attend: row i is True up to and including column i"
@@ -32,6 +35,8 @@ def causal_mask(function: Callable[[int], Tensor]) -> None:
             happened += "; the diagonal is not all True, and a position sees itself"
         elif may.triu(1).any():
             happened += f"; {int(may.triu(1).sum())} of the future's places are open"
+        else:
+            happened += f"; {int((~may & reference_mask(n)).sum())} of the past's places are hidden"
         outcome.demand(torch.equal(may, reference_mask(n)), expected, happened)
     right("causal_mask", "Each position sees itself and its past.")
 
@@ -41,18 +46,29 @@ def to_additive(function: Callable[[Tensor], Tensor]) -> None:
     """Check the form of a mask that is added to scores: 0 where True, −∞ where False."""
     answer = Answer("to_additive", function)
     odd = torch.tensor([[True, False, True], [False, True, False]])
-    for may in (reference_mask(3), odd, odd[:, None], torch.ones(2, 2, dtype=torch.bool)):
+    tossed = tosses(2)
+    for may in (
+        reference_mask(3),
+        odd,
+        odd[:, None],
+        torch.ones(2, 2, dtype=torch.bool),
+        torch.zeros(2, 3, dtype=torch.bool),
+        *map(tossed, [(9,), (1, 1), (4, 1), (5, 7), (3, 4, 5), (2, 3, 4, 5), (2, 1, 2, 3, 1)]),
+        tossed((6, 4)).T,
+        reference_mask(12),
+    ):
         outcome = answer(may=may)
         added = outcome.tensor(*may.shape)
+        moved, seen = added[may & (added != 0)], added[~may & (added != -INF)]
         outcome.demand(
-            (added[may] == 0).all(),
+            len(moved) == 0,
             "0 is added where the mask is True, so that the score stays",
-            f"came {show(added)}",
+            f"came {show(added)}, with {show(moved[:8])} where the mask is True",
         )
         outcome.demand(
-            (added[~may] == float("-inf")).all(),
+            len(seen) == 0,
             "−∞ is added where the mask is False, so that the weight is exactly 0",
-            f"came {show(added)}",
+            f"came {show(added)}, with {show(seen[:8])} where the mask is False",
         )
     right("to_additive", "Zero keeps a score, minus infinity hides it.")
 
@@ -61,245 +77,446 @@ def to_additive(function: Callable[[Tensor], Tensor]) -> None:
 def masked_weights(function: Callable[[Tensor, Tensor], Tensor]) -> None:
     """Check weights over what may be attended to: scores (..., n_q, n_k) and a boolean mask."""
     answer = Answer("masked_weights", function)
-    scores = torch.tensor([1.0, 2.0, 4.0]).log().repeat(3, 1)
+    scores = torch.tensor([[5.0, 2.0, 4.0], [1.0, 2.0, 6.0], [2.0, 5.0, 1.0]]).log()
     causal = answer(scores=scores, may=reference_mask(3))
     p = causal.tensor(3, 3)
+    known = recognise(p, mistakes(scores, reference_mask(3)))
     causal.demand(
         (p.triu(1) == 0).all(),
         "a hidden weight is exactly 0",
-        f"the weights above the diagonal are {show(p[0, 1:])} and {show(p[1, 2:])}",
+        f"the weights above the diagonal are {show(p[0, 1:])} and {show(p[1, 2:])}{known}",
     )
     rows = p.sum(dim=-1)
-    causal.demand(near(rows, 1), "what is left sums to 1", f"the rows sum to {show(rows)}")
+    sums = "what is left sums to 1"
+    causal.demand(near(rows, 1), sums, f"the rows sum to {show(rows)}{known}")
     causal.demand(
-        near(p[1, :2], [1 / 3, 2 / 3]) and near(p[2], [1 / 7, 2 / 7, 4 / 7]),
-        "what is left keeps its proportions: row 2 gets 1/3, 2/3 and row 3 gets 1/7, 2/7, 4/7",
-        f"came {show(p[1, :2])} and {show(p[2])}",
+        near(p[1, :2], [1 / 3, 2 / 3]) and near(p[2], [1 / 4, 5 / 8, 1 / 8]),
+        "what is left keeps its proportions: row 1 gets 1/3, 2/3 and row 2 gets 1/4, 5/8, 1/8",
+        f"came {show(p[1, :2])} and {show(p[2])}{known}",
     )
     may = torch.tensor([[True, True, False], [False, True, True], [True, False, True]])
     outcome = answer(scores=scores, may=may)
     p = outcome.tensor(3, 3)
     outcome.demand(
-        near(p, [[1 / 3, 2 / 3, 0], [0, 1 / 3, 2 / 3], [1 / 5, 0, 4 / 5]]),
+        near(p, left_over(scores, may)),
         "the mask that is handed over decides, causal or not",
-        f"came {show(p)}",
+        f"came {show(p)}{recognise(p, mistakes(scores, may))}",
     )
-    loud = answer(scores=torch.tensor([[0.0, 0.0, 1e6]]), may=may[:1])
-    p = loud.tensor(1, 3)
-    loud.demand(
-        near(p, [[0.5, 0.5, 0.0]]),
-        "a hidden score has no say, however large it is: the weights are 1/2, 1/2, 0",
-        f"came {show(p)}",
-    )
-    low = answer(scores=torch.tensor([[-1e12, -1e12, 0.0]]), may=may[:1])
-    p = low.tensor(1, 3)
-    low.demand(
-        near(p, [[0.5, 0.5, 0.0]]),
-        "a hidden key weighs 0 even beside very low scores: the weights are 1/2, 1/2, 0",
-        f"came {show(p)}",
-    )
-    many = answer(scores=scores.expand(2, 2, 3, 3).clone(), may=reference_mask(3))
-    p = many.tensor(2, 2, 3, 3)
-    many.demand(
-        near(p.sum(dim=-1), 1) and near(p[:, :, 2], torch.tensor([1, 2, 4]) / 7),
-        "each sequence and head is treated alike, along the keys, the last axis",
-        f"the rows sum to {show(p.sum(dim=-1))}",
-    )
+    for row, shares, because in (
+        ([200, 201, 5], [0.2689, 0.7311], "scores may be large, and no number overflows"),
+        ([1e4, -1e4, 7], [1, 0], "scores may be large, and no number overflows"),
+        ([-1e4, -2e4, -1e5], [1, 0], "the best of low scores takes all the weight"),
+        ([0, 0, 1e6], [0.5, 0.5], "a hidden score has no say, however large it is"),
+        ([-1e3, -1e3, 3e38], [0.5, 0.5], "a hidden score has no say, however large it is"),
+        ([-2e9, -3e9, 0], [1, 0], "a hidden key weighs 0 even beside very low scores"),
+        ([-1e35, -2e35, 7], [1, 0], "a hidden key weighs 0 even beside very low scores"),
+    ):
+        extreme = answer(scores=torch.tensor([row]).float(), may=may[:1])
+        p = extreme.value
+        if isinstance(p, Tensor) and p.shape == (1, 3):
+            told = f"{because}: the weights are {show([*shares, 0])}"
+            extreme.demand(near(p.detach().double(), [[*shares, 0]]), told, f"came {show(p)}")
+        extreme.tensor(1, 3)
     blind = answer(scores=scores, may=may & torch.tensor([[True], [False], [True]]))
     expected = "a row with no key left gets zero weights, on purpose"
     p = blind.value if isinstance(blind.value, Tensor) else torch.zeros(0)
     blind.demand(p.shape == (3, 3) and bool((p[1] == 0).all()), expected, f"came {show(p)}")
     p = blind.tensor(3, 3)
-    blind.demand(near(p[0], [1 / 3, 2 / 3, 0]), "the other rows stay", f"came {show(p)}")
+    blind.demand(near(p[0], [5 / 7, 2 / 7, 0]), "the other rows stay", f"came {show(p)}")
+    for scores, may in masked_scores():
+        judge_weights(answer(scores=scores, may=may), scores, may)
     right("masked_weights", "Hidden is hidden, the rest sums to one, and no row turns into NaN.")
 
 
+def judge_weights(outcome: Outcome, scores: Tensor, may: Tensor) -> None:
+    """Compare weights with those that a mask leaves, and tell the first row that differs."""
+    p, expected = outcome.tensor(*scores.shape), left_over(scores, may)
+    wide = may.expand(scores.shape)
+    wrong = ~torch.isclose(p, expected, rtol=1e-4, atol=1e-4) | (~wide & (p != 0))
+    if wrong.any():
+        at = tuple(wrong.any(dim=-1).nonzero()[0].tolist())
+        raise outcome.complaint(
+            "each sequence, head and query has its own weights, over the last axis: in row "
+            f"{show(at)} the scores {show(scores[at])} and the mask {show(wide[at].int())} give "
+            f"{show(expected[at])}",
+            f"that row came as {show(p[at])}",
+        )
+
+
+def left_over(scores: Tensor, may: Tensor) -> Tensor:
+    """Compute the weights that a mask leaves, in float64; zeros where it leaves no key."""
+    return scores.double().masked_fill(~may, -INF).softmax(dim=-1).masked_fill(~may, 0)
+
+
+def masked_scores() -> Iterator[tuple[Tensor, Tensor]]:
+    """Make scores with masks in which every sequence, head and row differs."""
+    generator, tossed = torch.Generator().manual_seed(3), tosses(3)
+    for size, of_mask in (
+        ((4, 6), (4, 6)),
+        ((5, 2), (5, 2)),
+        ((3, 4, 6), (3, 4, 6)),
+        ((2, 3, 4, 5), (4, 5)),
+        ((2, 3, 4, 5), (2, 1, 1, 5)),
+        ((2, 3, 5, 4), (3, 5, 4)),
+        ((2, 3, 3, 3), (2, 3, 3, 3)),
+        ((2, 2, 2, 2), (2, 1, 2, 2)),
+        ((4, 3, 1, 5), (4, 1, 1, 5)),
+        ((3, 6), (6,)),
+        ((3, 2, 5, 4), (5, 1)),
+        ((2, 1, 4, 1), (2, 1, 4, 1)),
+        ((2, 3, 2, 4, 3), (3, 1, 4, 3)),
+    ):
+        scores = 3 * torch.randn(size, generator=generator)
+        scores[tossed(size) & tossed(size)] = 0  # some are equal
+        yield scores, tossed(of_mask)
+
+
+def tosses(seed: int) -> Callable[[tuple[int, ...]], Tensor]:
+    """Make a source of boolean tensors, half of them True."""
+    generator = torch.Generator().manual_seed(seed)
+    return lambda size: torch.rand(size, generator=generator) < 0.5
+
+
+def mistakes(scores: Tensor, may: Tensor) -> dict[str, Tensor]:
+    """Compute what known mistakes give."""
+    p = scores.double().softmax(dim=-1)
+    return {
+        "the mask makes no difference": p,
+        "True means may attend, and here it hides": left_over(scores, ~may),
+        "weights were hidden after the softmax, not scores before it": p * may,
+        "a score of 0 is a score like any other": (scores * may).softmax(dim=-1),
+        "the softmax runs over the queries": scores.masked_fill(~may, -INF).softmax(dim=-2),
+        "the mask is transposed": left_over(scores, may.mT),
+        "open keys share alike, whatever their scores": may / may.sum(dim=-1, keepdim=True),
+        "a causal mask was used": left_over(scores, reference_mask(len(scores))),
+    }
+
+
 @exercise
-def leaks(function: Callable[[Network, Tensor], bool]) -> None:
+def leaks(function: Callable[[Function, Tensor], bool]) -> None:
     """Check a test that says whether an output depends on a later input: x is (B, n, d)."""
     answer = Answer("leaks", function)
-    generator = torch.Generator().manual_seed(0)
-    x = torch.randn(2, 6, 4, generator=generator)
-    for network in (honest_layer, honest_stack, each_by_itself, running_mean, one_step_back):
+    inputs = [some_inputs(*size) for size in ((2, 4, 6), (3, 5, 4), (1, 7, 5))]
+    cases = [(network, x) for network in (*NETWORKS, *BATCHED) for x in inputs]
+    still = inputs[1].clone()
+    still[:, 2], still[:, -1] = still[:, 3], 0  # two inputs are equal, and the last is zero
+    for j in range(5):
+        for i in range(j):
+            words = f"a causal mask, but output {i} also sees input {j}"
+            cases.append((attention(words, look(i, j)), still))
+    caught = 0
+    for network, x in cases:
         outcome = answer(network=network, x=x)
+        later = network.reach(x.shape[1]).triu(1).nonzero().tolist()
+        says = outcome.truth()
         outcome.demand(
-            not outcome.truth(),
-            f"no alarm: {network.__doc__}",
-            "came True, although only an input's own and later outputs depend on it",
+            bool(later) or not says,
+            "False: each output depends on its own input and earlier ones at most",
+            "came True, a false alarm",
         )
-    for network in (
-        no_mask,
-        one_step_ahead,
-        wrong_polarity,
-        one_careless_layer,
-        first_sees_second,
-        first_sees_last,
-        last_but_one_sees_last,
-        faint_mean,
-        second_sequence_only,
-        last_feature_only,
-        open_end,
-        not_a_number,
-    ):
-        outcome = answer(network=network, x=x)
         outcome.demand(
-            outcome.truth(), f"an alarm: {network.__doc__}", "came False: the leak went unnoticed"
+            says or not later,
+            f"True: {network.because or told_pairs(later)}",
+            "came False: the leak went unnoticed",
         )
-    right("leaks", "It caught twelve planted leaks and raised no false alarm.")
+        caught += bool(later)
+    right("leaks", f"It caught {caught} leaks and raised no false alarm.")
+
+
+def told_pairs(pairs: list[list[int]]) -> str:
+    """Tell the first pairs of output and input."""
+    told = [f"output {i} depends on input {j}" for i, j in pairs[:2]]
+    return ", ".join(told) + (f", and {len(pairs) - 2} more" if len(pairs) > 2 else "")
 
 
 @exercise
-def dependence(function: Callable[[Network, Tensor], Tensor]) -> None:
+def dependence(function: Callable[[Function, Tensor], Tensor]) -> None:
     """Check a map of which output depends on which input: x (n, d) to boolean (n, n)."""
     answer = Answer("dependence", function)
-    generator = torch.Generator().manual_seed(0)
-    n = 5
-    x = torch.randn(n, 3, generator=generator)
-    eye, all_pairs = torch.eye(n, dtype=torch.bool), torch.ones(n, n, dtype=torch.bool)
-    first = torch.zeros(n, n, dtype=torch.bool)
-    first[:, 0] = True
-    for network, depends in (
-        (each_by_itself, eye),
-        (one_step_back, eye.roll(1, dims=0) & reference_mask(n)),
-        (running_mean, reference_mask(n)),
-        (no_mask, all_pairs),
-        (faint_mean, all_pairs),
-        (copies_first, first),
-        (opposite_features, eye | eye.flip(0)),
-    ):
+    tossed = tosses(5)
+    cases = [(network, some_inputs(*size)) for size in ((5, 6), (7, 4)) for network in NETWORKS]
+    for n in (2, 3, 6, 8):
+        cases += [
+            (make("any pairs at all", fixed(tossed((n, n)))), some_inputs(n, 3 + n % 3))
+            for make in (mixture, contrast)
+        ]
+    cases += [(mixture("a causal mixture", reference_mask), some_inputs(n, 1)) for n in (4, 1)]
+    for network, x in cases:
+        n = len(x)
+        depends = network.reach(n)
         outcome = answer(network=network, x=x)
         found = outcome.tensor(n, n, boolean=True)
-        happened = f"came {show(found.nonzero().add(1).tolist())} as pairs of output and input"
-        if torch.equal(found, depends.T):
-            happened += "; outputs (rows) and inputs (columns) have changed places"
         outcome.demand(
             torch.equal(found, depends),
-            f"True for exactly the {int(depends.sum())} pairs that depend: {network.__doc__}",
-            happened,
+            f"True for exactly the {int(depends.sum())} pairs of output and input that depend",
+            f"{listed(depends & ~found)} are missing, {listed(found & ~depends)} are too many"
+            + ("; rows and columns have changed places" if torch.equal(found, depends.T) else ""),
         )
     right("dependence", "Rows are outputs, columns inputs, and no pair is missing.")
 
 
-# Networks with a known flow of information: (..., n, d) to (..., n, d).
-
-
-def attend(x: Tensor, may: Tensor | None) -> Tensor:
-    """Attend from a sequence to itself, and keep what was there."""
-    return x + layer(x.shape[-1])(x, mask=may)
+def listed(pairs: Tensor) -> str:
+    """List the first of the True places."""
+    places = [tuple(place) for place in pairs.nonzero().tolist()]
+    return (", ".join(map(str, places[:4])) or "none") + (" …" if len(places) > 4 else "")
 
 
 @cache
-def layer(d_model: int) -> MultiHeadAttention:
-    """Make the layer that all networks share."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(1)
-        return MultiHeadAttention(d_model, h=1)
+def some_inputs(*size: int) -> Tensor:
+    """Draw inputs; of a batch only one sequence begins with a negative number."""
+    x = torch.randn(size, generator=torch.Generator().manual_seed(sum(size)))
+    if len(size) == 3:
+        x[:, 0, 0] = 1
+        x[size[0] // 2, 0, 0] = -1
+    return x
 
 
-def honest_layer(x: Tensor) -> Tensor:
-    """one layer with a causal mask"""
-    return attend(x, reference_mask(x.shape[-2]))
+# Networks with a known flow of information: (..., n, d) to (..., n, d), of any type and smooth.
+# They are made of steps that have every kind of derivative.
 
 
-def honest_stack(x: Tensor) -> Tensor:
-    """three layers, each with a causal mask"""
-    return honest_layer(honest_layer(honest_layer(x)))
+@dataclass(frozen=True)
+class Network:
+    """A function of a sequence, its name, and which output depends on which input."""
+
+    words: str
+    reach: Reach
+    function: Function
+    because: str = ""  # why it leaks, where the pairs do not tell
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return self.function(x)
+
+    def __str__(self) -> str:
+        return self.words
 
 
-def each_by_itself(x: Tensor) -> Tensor:
-    """each output is made from the input at its own position"""
-    return x.roll(1, dims=-1) * 2 + x
+def fixed(may: Tensor) -> Reach:
+    return lambda n: may
 
 
-def running_mean(x: Tensor) -> Tensor:
-    """each output is the mean of the inputs so far"""
-    count = torch.arange(1, x.shape[-2] + 1, dtype=x.dtype)
-    return x.cumsum(dim=-2) / count[:, None]
+def everything(n: int) -> Tensor:
+    return torch.ones(n, n, dtype=torch.bool)
 
 
-def one_step_back(x: Tensor) -> Tensor:
-    """each output is the input before it, the first is zero"""
-    return torch.cat([torch.zeros_like(x[..., :1, :]), x[..., :-1, :]], dim=-2)
+def itself(n: int) -> Tensor:
+    return torch.eye(n, dtype=torch.bool)
 
 
-def copies_first(x: Tensor) -> Tensor:
-    """every output is the first input"""
-    return x[..., :1, :] + torch.zeros_like(x)
+def before(n: int) -> Tensor:
+    return everything(n).tril(-1) & ~everything(n).tril(-2)
 
 
-def opposite_features(x: Tensor) -> Tensor:
-    """the first feature comes from the same position, the last from its mirror image"""
+def first(n: int) -> Tensor:
+    return (torch.arange(n) == 0).expand(n, n)
+
+
+def ahead(n: int) -> Tensor:
+    return everything(n).tril(1)
+
+
+def future(n: int) -> Tensor:
+    return everything(n).triu()
+
+
+def open_end(n: int) -> Tensor:
+    late = torch.arange(n) >= n // 2
+    return reference_mask(n) | (late & late[:, None])
+
+
+def mirror(n: int) -> Tensor:
+    return itself(n) | itself(n).flip(0)
+
+
+def look(i: int, j: int) -> Reach:
+    """Let output i also depend on input j; both may count from the end."""
+
+    def reach(n: int) -> Tensor:
+        place = torch.arange(n)
+        return reference_mask(n) | ((place == i % n)[:, None] & (place == j % n))
+
+    return reach
+
+
+def numbers(*size: int) -> Tensor:
+    """Draw numbers between 0.3 and 1.3 of both signs, always the same."""
+    generator = torch.Generator().manual_seed(1)
+    sign = torch.randint(2, size, generator=generator) * 2 - 1
+    return sign * (0.3 + torch.rand(size, generator=generator))
+
+
+LONGEST = 64  # sequence or width
+NUMBERS = numbers(3, LONGEST, LONGEST)
+
+
+def mix(may: Tensor, x: Tensor) -> Tensor:
+    n = len(may)
+    return (may * NUMBERS[0, :n, :n]).to(x) @ x
+
+
+def mixture(words: str, reach: Reach) -> Network:
+    """Add up inputs times numbers of both signs."""
+    return Network(words, reach, lambda x: mix(reach(x.shape[-2]), x))
+
+
+def contrast(words: str, reach: Reach) -> Network:
+    """Mix contrasts of features: they stay if all features grow alike, and they sum to 0."""
+    return Network(
+        f"{words}, of contrasts between features",
+        reach,
+        lambda x: mix(reach(x.shape[-2]), x - x.mean(dim=-1, keepdim=True)),
+    )
+
+
+def attend(may: Tensor, x: Tensor) -> Tensor:
+    """Attend from a sequence to itself, and keep what was there."""
+    d = x.shape[-1]
+    q, k, v = (x @ weight.to(x) / d**0.5 for weight in NUMBERS[:, :d, :d])
+    scores = (q @ k.mT / d**0.5).masked_fill(~may, -INF)
+    return x + scores.softmax(dim=-1) @ v
+
+
+def attention(words: str, *layers: Reach, reach: Reach | None = None) -> Network:
+    """Attend once for each layer; what the last sees counts unless reach is given."""
+
+    def network(x: Tensor) -> Tensor:
+        for may in layers:
+            x = attend(may(x.shape[-2]), x)
+        return x
+
+    return Network(words, reach or layers[-1], network)
+
+
+def normed(words: str, reach: Reach) -> Network:
+    """Attend between two LayerNorms."""
+
+    def network(x: Tensor) -> Tensor:
+        size = x.shape[-1:]
+        return F.layer_norm(attend(reach(x.shape[-2]), F.layer_norm(x, size)), size)
+
+    return Network(f"{words} between two LayerNorms", reach, network)
+
+
+def energy(words: str, reach: Reach) -> Network:
+    """Multiply each input by the mean square of those in reach: their signs do not matter."""
+
+    def network(x: Tensor) -> Tensor:
+        may = reach(x.shape[-2]).to(x)
+        return x * (may @ x.square().mean(dim=-1, keepdim=True))
+
+    return Network(words, reach, network)
+
+
+def forth_and_back(x: Tensor) -> Tensor:
+    """Add a number that depends on all inputs, and take it off again: rounding is left."""
+    number = 8 + x.mean(dim=(-2, -1), keepdim=True).tanh()
+    return (mix(reference_mask(x.shape[-2]), x) + number) - number
+
+
+def last_to_last(x: Tensor) -> Tensor:
+    """Take the last feature from the mirror image."""
     return torch.cat([x[..., :-1], x[..., -1:].flip(-2)], dim=-1)
 
 
-def no_mask(x: Tensor) -> Tensor:
-    """one layer without a mask, so every output sees every input"""
-    return attend(x, None)
+def weigh(n: int, *entries: tuple[int, int, float]) -> Tensor:
+    """Make a matrix that is the identity but for a few entries (output, input, number)."""
+    place = torch.arange(n)
+    extra = [((place == i % n)[:, None] & (place == j % n)) * number for i, j, number in entries]
+    return torch.stack([torch.eye(n), *extra]).sum(dim=0)
 
 
-def one_step_ahead(x: Tensor) -> Tensor:
-    """a mask whose diagonal is one place too far to the right"""
+def weighed(words: str, *entries: tuple[int, int, float]) -> Network:
+    return Network(
+        words,
+        lambda n: weigh(n, *entries) != 0,
+        lambda x: weigh(x.shape[-2], *entries).to(x) @ x,
+    )
+
+
+def feature(source: int, target: int) -> Network:
+    """Add one feature of input 1 to one feature of output 0."""
+
+    def network(x: Tensor) -> Tensor:
+        features = torch.arange(x.shape[-1])
+        later = weigh(x.shape[-2], (0, 1, 1)).triu(1).to(x) @ x[..., source, None]
+        return x + later * (features == target % len(features))
+
+    words = f"feature {source} of input 1 is added to feature {target} of output 0"
+    return Network(words, lambda n: weigh(n, (0, 1, 1)) != 0, network)
+
+
+NETWORKS = (
+    attention("a layer without a mask", everything),
+    attention("a layer with a causal mask", reference_mask),
+    attention("a mask whose diagonal is one place too far to the right", ahead),
+    mixture("each output is made of its own input", itself),
+    attention("a causal mask whose rows and columns are exchanged", future),
+    mixture("each output is made of the input before it, the first is zero", before),
+    attention(
+        "three layers, the middle one without a mask",
+        *(reference_mask, everything, reference_mask),
+        reach=everything,
+    ),
+    attention("three layers, each with a causal mask", *3 * [reference_mask]),
+    attention("a causal mask, but output 0 also sees input 1", look(0, 1)),
+    attention("a causal mask, but output 0 also sees the last input", look(0, -1)),
+    mixture("every output is made of input 0", first),
+    attention("a causal mask, but the last output but one sees the last input", look(-2, -1)),
+    attention("a causal mask, but the second half sees each other freely", open_end),
+    mixture("a causal mixture", reference_mask),
+    weighed("a little of the last input is taken off output 1", (1, -1, -3e-4)),
+    Network("a causal mixture, up to rounding", reference_mask, forth_and_back),
+    Network("the last feature comes from the mirror image", mirror, last_to_last),
+    *(feature(source, target) for source, target in ((-1, 0), (0, -1), (1, 2))),
+    contrast("a causal mixture", reference_mask),
+    contrast("a mixture without a mask", everything),
+    contrast("a causal mixture in which output 1 also sees input 2", look(1, 2)),
+    normed("a layer with a causal mask", reference_mask),
+    normed("a layer without a mask", everything),
+    energy("each input is multiplied by the mean square of all so far", reference_mask),
+    energy("each input is multiplied by the mean square of all", everything),
+    weighed("the last input is added to output 0 and taken off output 1", (0, -1, 1), (1, -1, -1)),
+    weighed("the difference of the last two is added to output 0", (0, -1, 1), (0, -2, -1)),
+)
+
+
+def careless_batch(x: Tensor) -> Tensor:
     n = x.shape[-2]
-    return attend(x, torch.ones(n, n, dtype=torch.bool).tril(1))
-
-
-def wrong_polarity(x: Tensor) -> Tensor:
-    """a causal mask with True and False exchanged"""
-    return attend(x, ~reference_mask(x.shape[-2]))
-
-
-def one_careless_layer(x: Tensor) -> Tensor:
-    """three layers, the middle one without a mask"""
-    return honest_layer(no_mask(honest_layer(x)))
-
-
-def first_sees_second(x: Tensor) -> Tensor:
-    """only the first output looks ahead, by one place"""
-    return spill(honest_layer(x), to=0, source=x[..., 1:2, :].sum(dim=-2))
-
-
-def first_sees_last(x: Tensor) -> Tensor:
-    """only the first output looks ahead, at the last input"""
-    return spill(honest_layer(x), to=0, source=x[..., -1, :])
-
-
-def last_but_one_sees_last(x: Tensor) -> Tensor:
-    """only the last output but one looks ahead, by one place"""
-    return spill(honest_layer(x), to=-2, source=x[..., -1, :])
-
-
-def faint_mean(x: Tensor) -> Tensor:
-    """a thousandth of the mean over all positions is added to every output"""
-    return x + 1e-3 * x.mean(dim=-2, keepdim=True)
-
-
-def second_sequence_only(x: Tensor) -> Tensor:
-    """only the second sequence of the batch is treated without a mask"""
-    return torch.cat([honest_layer(x[:1]), no_mask(x[1:])])
-
-
-def last_feature_only(x: Tensor) -> Tensor:
-    """only the last feature looks ahead, by one place"""
-    return torch.cat([x[..., :-1], x[..., -1:].roll(-1, dims=-2)], dim=-1)
-
-
-def open_end(x: Tensor) -> Tensor:
-    """the second half of the outputs see each other freely"""
-    may, half = reference_mask(x.shape[-2]).clone(), x.shape[-2] // 2
-    may[half:, half:] = True
-    return attend(x, may)
+    sign = x[..., :1, :1]
+    return torch.where(sign < 0, attend(everything(n), x), attend(reference_mask(n), x))
 
 
 def not_a_number(x: Tensor) -> Tensor:
-    """two layers that see only the future: no key is left for the last row, and all becomes NaN"""
+    """Attend twice without oneself and the past: the last row has no key."""
     for _ in range(2):
-        scores = (x @ x.mT).masked_fill(reference_mask(x.shape[-2]), -torch.inf)
+        scores = (x @ x.mT).masked_fill(reference_mask(x.shape[-2]), -INF)
         x = scores.softmax(dim=-1) @ x
     return x
 
 
-def spill(out: Tensor, to: int, source: Tensor) -> Tensor:
-    """Add a tenth of an input to one position of the output."""
-    place = torch.zeros(out.shape[-2], 1, dtype=out.dtype)
-    place[to % len(place)] = 0.1
-    return out + place * source.unsqueeze(-2)
+def first_not_a_number(x: Tensor) -> Tensor:
+    """Attend to the past without oneself: the first row has no key."""
+    may = everything(x.shape[-2]).tril(-1)
+    return (x @ x.mT).masked_fill(~may, -INF).softmax(dim=-1) @ x
+
+
+# What only a test of a batch is tried on.
+BATCHED = (
+    Network(
+        "the mask is forgotten where the first number of a sequence is negative",
+        everything,
+        careless_batch,
+    ),
+    Network(
+        "two layers that see only the future",
+        everything,
+        not_a_number,
+        "the last row has no key left, and every output becomes NaN",
+    ),
+    Network(
+        "a layer that sees only the past",
+        everything,
+        first_not_a_number,
+        "row 0 has no key left, and output 0 is NaN",
+    ),
+)

@@ -72,12 +72,3 @@ class Laboratory:
         if "google.colab" not in sys.modules:  # it would show the figure and not the controls
             bundle[PLOTLY] = self.figure.to_plotly_json()
         return bundle
-
-
-def written(function: Callable[..., Any], *example: Any) -> bool:
-    """Say whether a learner's function is more than a stub: whether it takes an example."""
-    try:
-        function(*example)
-    except Exception:
-        return False
-    return True

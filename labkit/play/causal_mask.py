@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from labkit import figures
-from labkit.play import Laboratory, written
+from labkit.play import Laboratory
 from labkit.softmax import WAYS_TO_MASK
 
 N = 6
@@ -30,6 +30,7 @@ WAYS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     name: partial(weights_left, way) for name, way in NAMES.items()
 }
 YOURS = "your masked_weights"
+NOTHING = torch.full((N, N), torch.nan)
 PATTERNS = {
     "causal": torch.ones(N, N).tril(),
     "all open": torch.ones(N, N),
@@ -43,14 +44,15 @@ PATTERNS = {
 def laboratory(masked_weights: Callable[[Tensor, Tensor], Tensor] | None = None) -> Laboratory:
     """Make a grid of switches, one for each query and key, with patterns to start from.
 
-    masked_weights : the learner's function; if it is written, it can be chosen too
+    masked_weights : the learner's function; if it gives weights, it can be chosen too
     """
     import ipywidgets as widgets
 
-    example = (torch.zeros(N, N), torch.ones(N, N, dtype=torch.bool))
     ways = dict(WAYS)
-    if masked_weights is not None and written(masked_weights, *example):
-        ways = {YOURS: masked_weights, **ways}
+    if masked_weights is not None:
+        yours = partial(weights_of, masked_weights)
+        if yours(torch.zeros(N, N), torch.ones(N, N, dtype=torch.bool)) is not NOTHING:
+            ways = {YOURS: yours, **ways}
     wide = {"style": {"description_width": "5em"}, "layout": {"width": "min(100%, 26em)"}}
     pattern = widgets.Dropdown(options=list(PATTERNS), description="pattern", **wide)
     way = widgets.Dropdown(options=list(ways), description="way", **wide)
@@ -79,6 +81,16 @@ def laboratory(masked_weights: Callable[[Tensor, Tensor], Tensor] | None = None)
 
     pattern.observe(start_from, names="value")
     return lab
+
+
+def weights_of(function: Callable[[Tensor, Tensor], Any], scores: Tensor, may: Tensor) -> Tensor:
+    """Ask a learner's function for weights; NaN in every place if none come."""
+    try:
+        weights = function(scores.clone(), may.clone())
+    except Exception:
+        return NOTHING
+    fits = isinstance(weights, Tensor) and weights.shape == (N, N)
+    return weights.detach().float() if fits else NOTHING
 
 
 def lay(pattern: str, switches: dict[str, Any]) -> None:

@@ -46,6 +46,20 @@ mask.reject(
 )
 mask.reject("flat", "shape", lambda n: torch.ones(n, n).tril().bool().flatten())
 
+# What an answer may exploit
+
+
+def in_bfloat16(n):
+    place = torch.arange(n).to(torch.bfloat16)  # 256 and 257 become equal
+    return place <= place[:, None]
+
+
+mask.reject("eight places back", "past's places are hidden", lambda n: mask_by_loop(n).triu(-7))
+mask.reject("a buffer of 64", "shape", lambda n: torch.ones(64, 64).tril().bool()[:n, :n])
+mask.reject("places in bfloat16", "of the future", in_bfloat16)
+mask.reject("one place has no axes", "shape", lambda n: mask_by_loop(n).squeeze())
+mask.reject("bytes", "is boolean", lambda n: mask_by_loop(n).byte())
+
 # The form that is added
 additive = Exercise(causal_mask.to_additive)
 
@@ -87,6 +101,37 @@ additive.reject("6 × 6", "shape", lambda may: torch.full((6, 6), -INF).triu(1))
 additive.reject("the mask changed", "in place", additive_in_place)
 additive.reject("columns only", "shape", lambda may: torch.where(may[0], 0.0, -INF))
 additive.reject("infinity into whole numbers", "it runs", lambda may: (~may).long().fill_(-INF))
+
+# What an answer may exploit
+
+
+def in_memory_order(may):
+    flat = may.as_strided((may.numel(),), (1,))
+    return torch.where(flat, 0.0, -INF).view(may.shape)
+
+
+def first_matrix(may):
+    return may[(0,) * (may.ndim - 2)].expand(may.shape)
+
+
+additive.accept("reciprocal", lambda may: 1 - 1 / may.double())
+additive.accept("from lists", lambda may: torch.tensor(may.tolist()).float().log())
+additive.reject(
+    "a row with no key is opened",
+    "came .*where the mask is False",
+    lambda may: additive_by_loop(may | ~may.any(dim=-1, keepdim=True)),
+)
+additive.reject("in the order of memory", "is added", in_memory_order)
+additive.reject("no axes of size 1", "shape", lambda may: additive_by_loop(may.squeeze()))
+additive.reject("two axes at least", "shape", lambda may: additive_by_loop(torch.atleast_2d(may)))
+additive.reject(
+    "the first matrix for all", "is added", lambda may: additive_by_loop(first_matrix(may))
+)
+additive.reject(
+    "one list of numbers for all rows",
+    "is added",
+    lambda may: additive_by_loop(may[..., :1, :].expand(may.shape)),
+)
 
 # Weights over what may be attended to
 weights = Exercise(causal_mask.masked_weights)
@@ -136,22 +181,26 @@ weights.accept(
     lambda s, m: (s.double() + m.double().log()).softmax(-1).nan_to_num(0.0),
 )
 
-weights.reject("no mask", "hidden weight is exactly 0", lambda s, m: s.softmax(dim=-1))
-weights.reject("polarity", "hidden weight|left sums", lambda s, m: filled(s, ~m).nan_to_num())
+weights.reject(
+    "no mask",
+    "hidden weight is exactly 0.*mask makes no difference",
+    lambda s, m: s.softmax(dim=-1),
+)
+weights.reject("polarity", "here it hides", lambda s, m: filled(s, ~m).nan_to_num())
 weights.reject("NaN in the empty row", "no key left", filled)
-weights.reject("uniform in the empty row", "no key left", lambda s, m: filled(s, m, -1e30))
+weights.reject("uniform in the empty row", "no key left", lambda s, m: filled(s, m, -3.4e38))
 weights.reject("-1e9", "very low scores", lambda s, m: filled(s, m, -1e9).masked_fill(~m, 0.0))
 weights.reject("-1e4 added", "hidden score has no say", lambda s, m: (s - 1e4 * ~m).softmax(-1))
-weights.reject("zeros after the softmax", "left sums to 1", after)
+weights.reject("zeros after the softmax", "left sums to 1.*hidden after the softmax", after)
 weights.reject("zeros, then division", "hidden score has no say", after_with_division)
-weights.reject("scores set to 0", "hidden weight", lambda s, m: (s * m).softmax(dim=-1))
+weights.reject("scores set to 0", "a score of 0 is a score", lambda s, m: (s * m).softmax(dim=-1))
 weights.reject(
-    "over the queries", "left sums to 1", lambda s, m: s.masked_fill(~m, -INF).softmax(0)
+    "over the queries", "runs over the queries", lambda s, m: s.masked_fill(~m, -INF).softmax(-2)
 )
 weights.reject(
     "the second axis",
-    "the last axis",
-    lambda s, m: s.masked_fill(~m, -INF).softmax(dim=1).nan_to_num(),
+    "over the last axis",
+    lambda s, m: s.masked_fill(~m, -INF).softmax(dim=min(1, s.ndim - 1)).nan_to_num(),
 )
 weights.reject(
     "one empty row empties all",
@@ -161,11 +210,13 @@ weights.reject(
 weights.reject("in place", "in place", fill_in_place)
 weights.reject(
     "always causal",
-    "handed over",
+    "handed over.*a causal mask was used",
     lambda s, m: filled(s, torch.ones(s.shape[-2:]).tril().bool()).nan_to_num(),
 )
 weights.reject(
-    "equal shares", "proportions", lambda s, m: m / m.sum(-1, keepdim=True).clamp(min=1) + 0 * s
+    "equal shares",
+    "proportions.*open keys share alike",
+    lambda s, m: m / m.sum(-1, keepdim=True).clamp(min=1) + 0 * s,
 )
 weights.reject(
     "not normalised",
@@ -174,37 +225,114 @@ weights.reject(
 )
 weights.reject("one matrix at a time", "it runs", lambda s, m: filled(s.view(3, 3), m).nan_to_num())
 
+# What an answer may exploit
+
+
+def right_weights(scores, may):
+    return filled(scores, may).masked_fill(~may, 0.0)
+
+
+def by_logsumexp(scores, may):
+    hidden = torch.where(may, scores, -INF)
+    return (hidden - hidden.logsumexp(dim=-1, keepdim=True)).exp().where(may, 0.0)
+
+
+def mask_of_first(axis):
+    """Use the mask of the first sequence or head for all."""
+
+    def answer(scores, may):
+        wide = may.expand(scores.shape)
+        return right_weights(scores, wide.narrow(axis, 0, 1) if wide.ndim > 2 else wide)
+
+    return answer
+
+
+def mended_if_first(scores, may):
+    """Mend what comes of rows with no key left only where none comes before the second row."""
+    p = filled(scores, may)
+    return p if p.ndim > 2 and p[..., 0, :].isnan().any() else p.nan_to_num()
+
+
+def unshifted(dtype):
+    def answer(scores, may):
+        e = scores.to(dtype).exp() * may
+        return e / e.sum(dim=-1, keepdim=True).clamp(min=1e-30)
+
+    return answer
+
+
+def zero_is_hidden(scores, may):
+    kept = scores * may
+    return kept.masked_fill(kept == 0, -INF).softmax(dim=-1).nan_to_num()
+
+
+weights.accept("score minus logsumexp", by_logsumexp)
+weights.accept(
+    "the lowest number, then zeros",
+    lambda s, m: filled(s, m, torch.finfo(s.dtype).min).masked_fill(~m, 0.0),
+)
+weights.reject("the first sequence's mask", "in row .*came as", mask_of_first(0))
+weights.reject("the first head's mask", "in row .*came as", mask_of_first(-3))
+weights.reject("the first query's mask", "in row .*came as", mask_of_first(-2))
+weights.reject("a mask with all axes", "it runs", lambda s, m: right_weights(s, m.view(s.shape)))
+weights.reject("mended by the first row", "are NaN", mended_if_first)
+weights.reject("exponentials overflow", "no number overflows", unshifted(torch.float32))
+weights.reject("overflow in float64", "no number overflows", unshifted(torch.float64))
+weights.reject(
+    "scores clamped", "no number overflows", lambda s, m: right_weights(s.clamp(-80, 80), m)
+)
+weights.reject(
+    "low scores clamped", "best of low scores", lambda s, m: right_weights(s.clamp(min=-1e3), m)
+)
+weights.reject("-1e30", "very low", lambda s, m: filled(s, m, -1e30).masked_fill(~m, 0.0))
+weights.reject("a score of 0 is hidden", r"proportions.*came \[0, 1\]", zero_is_hidden)
+weights.reject(
+    "a trace on hidden keys of later heads",
+    "in row .*came as",
+    lambda s, m: right_weights(s, m) + 1e-6 * ~m * (s.ndim > 2),
+)
+weights.reject("transposed", "the mask is transposed", lambda s, m: right_weights(s, m.mT))
+weights.reject(
+    "as many queries as keys",
+    r"shape \(1, 3\)",
+    lambda s, m: right_weights(s, m | torch.zeros(s.shape[-1], s.shape[-1]).bool()),
+)
+
 # A test that says whether anything leaks
 leaks = Exercise(causal_mask.leaks)
 
 
-def replaced(x, cut):
-    other = x.clone()
-    other[:, cut:] = torch.randn_like(x[:, cut:])
-    return other
+def fresh(part):
+    return torch.randn_like(part)
 
 
-def at_every_cut(network, x):
-    before = network(x)
-    for cut in range(1, x.shape[1]):
-        if not torch.allclose(network(replaced(x, cut))[:, :cut], before[:, :cut], atol=1e-6):
-            return True
-    return False
+def cut_by_cut(change=fresh, seen=lambda difference, cut: difference[:, :cut], cuts=None):
+    """Change the inputs from each cut on, and look at how far the outputs before it move."""
+
+    def answer(network, x):
+        before = network(x)
+        for cut in range(1, x.shape[1]) if cuts is None else cuts(x.shape[1]):
+            other = torch.cat([x[:, :cut], change(x[:, cut:])], dim=1)
+            if not seen(network(other) - before, cut).abs().max() <= 1e-5:
+                return True
+        return False
+
+    return answer
 
 
-def by_jacobian(network, x):
-    jacobian = torch.autograd.functional.jacobian(network, x).abs()
-    reach = torch.einsum("bipcjq->ij", jacobian)
-    return bool(reach.triu(1).ne(0).any())
+def one_by_one(seen=lambda difference, j: difference[:, :j], size=1.0):
+    """Replace each input alone, and look at how far earlier outputs move."""
 
+    def answer(network, x):
+        before = network(x)
+        for j in range(1, x.shape[1]):
+            other = x.clone()
+            other[:, j] += size * fresh(x[:, j])
+            if not seen(network(other) - before, j).abs().max() <= 1e-5 * size:
+                return True
+        return False
 
-def by_backward(network, x):
-    for i in range(x.shape[1] - 1):
-        leaf = x.clone().requires_grad_()
-        network(leaf)[:, i].square().sum().backward()
-        if leaf.grad[:, i + 1 :].any():
-            return True
-    return torch.tensor(False)
+    return answer
 
 
 def by_prefix(network, x):
@@ -215,15 +343,32 @@ def by_prefix(network, x):
     )
 
 
-def only_middle(network, x):
-    half = x.shape[1] // 2
-    return bool((network(replaced(x, half)) - network(x))[:, :half].abs().max() > 1e-6)
+def by_jacobian(take=torch.autograd.functional.jacobian, fold=lambda j: j.abs().sum((0, 2, 3, 5))):
+    """Fold a derivative (B, n, d, B, n, d) to (n, n)."""
+    return lambda network, x: not bool((fold(take(network, x)).triu(1) <= 1e-5).all())
 
 
-def changed_at(x, position):
-    other = x.clone()
-    other[:, position] += 1
-    return other
+def by_backward(along):
+    """Look at the gradient of a sum of each output's features, each times a number."""
+
+    def answer(network, x):
+        for i in range(x.shape[1] - 1):
+            leaf = x.clone().requires_grad_()
+            (network(leaf)[:, i] * along(x.shape[-1])).sum().backward()
+            if not leaf.grad[:, i + 1 :].abs().max() <= 1e-5:
+                return True
+        return False
+
+    return answer
+
+
+def all_at_once(network, x):
+    """Try all cuts as one batch."""
+    b, n, d = x.shape
+    place = torch.arange(n)
+    many = torch.where((place >= place[:, None])[:, None, :, None], torch.randn(n, b, n, d), x)
+    moved = network(x=many.flatten(0, 1)).view(n, b, n, d) - network(x=x)
+    return torch.tensor([not (moved[cut, :, :cut].abs() <= 1e-5).all() for cut in range(n)]).any()
 
 
 def spoils_its_argument(network, x):
@@ -232,152 +377,199 @@ def spoils_its_argument(network, x):
     return bool((network(x) - before)[:, :-1].abs().max() > 1e-6)
 
 
-leaks.accept("replaced from every cut on", at_every_cut)
+leaks.accept("replaced from every cut on", cut_by_cut())
+leaks.accept("one input at a time", one_by_one())
+leaks.accept("small changes, in float64", lambda net, x: one_by_one(size=1e-3)(net, x.double()))
 leaks.accept("prefixes", by_prefix)
-leaks.accept("Jacobian", by_jacobian)
-leaks.accept("backward, as a tensor", by_backward)
+leaks.accept("each sequence by itself", lambda net, x: any(by_prefix(net, s[None]) for s in x))
+leaks.accept("all cuts in one batch", all_at_once)
+leaks.accept("Jacobian", by_jacobian())
+leaks.accept("Jacobian, vectorised", by_jacobian(lambda net, x: torch.func.jacrev(net)(x)))
+leaks.accept("forward mode", by_jacobian(lambda net, x: torch.func.jacfwd(net)(x)))
+leaks.accept("backward along random numbers", by_backward(torch.randn))
 
-leaks.reject("always calm", "an alarm", lambda network, x: False)
-leaks.reject("always alarmed", "no alarm", lambda network, x: True)
-leaks.reject("cut in the middle only", "an alarm: only the first", only_middle)
+UNNOTICED = "True: .*went unnoticed"
+ALARM = "a false alarm"
+leaks.reject("always calm", UNNOTICED, lambda network, x: False)
+leaks.reject("always alarmed", ALARM, lambda network, x: True)
+leaks.reject("changes nothing", UNNOTICED, cut_by_cut(change=lambda part: part))
+leaks.reject("changes the past", ALARM, one_by_one(seen=lambda moved, j: moved[:, j + 1 :].sum(1)))
+leaks.reject("looks at all outputs", ALARM, cut_by_cut(seen=lambda moved, cut: moved))
 leaks.reject(
-    "last input only",
-    "an alarm",
-    lambda network, x: bool((network(changed_at(x, -1)) - network(x))[:, :-1].abs().max() > 1e-6),
-)
-leaks.reject(
-    "second input only",
-    "an alarm",
-    lambda network, x: bool((network(changed_at(x, 1)) - network(x))[:, :1].abs().max() > 1e-6),
-)
-leaks.reject(
-    "looks at all outputs",
-    "no alarm",
-    lambda network, x: bool((network(changed_at(x, -1)) - network(x)).abs().max() > 1e-6),
-)
-leaks.reject(
-    "changes the past",
-    "no alarm",
-    lambda network, x: bool((network(changed_at(x, 0)) - network(x))[:, 1:].abs().max() > 1e-6),
-)
-leaks.reject(
-    "bar too high",
-    "an alarm",
-    lambda network, x: any(
-        (network(replaced(x, cut)) - network(x))[:, :cut].abs().max() > 0.5
-        for cut in range(1, x.shape[1])
-    ),
-)
-leaks.reject(
-    "changes nothing", "an alarm", lambda network, x: bool((network(x) - network(x)).any())
-)
-leaks.reject(
-    "first sequence only",
-    "second sequence",
-    lambda network, x: any(
-        (network(replaced(x, cut)) - network(x))[0, :cut].abs().max() > 1e-6
-        for cut in range(1, x.shape[1])
-    ),
-)
-leaks.reject(
-    "first feature only",
-    "last feature",
-    lambda network, x: any(
-        (network(replaced(x, cut)) - network(x))[:, :cut, 0].abs().max() > 1e-6
-        for cut in range(1, x.shape[1])
-    ),
-)
-leaks.reject(
-    "deaf to NaN",
-    "all becomes NaN",
-    lambda network, x: any(
-        (network(replaced(x, cut)) - network(x))[:, :cut].abs().max() > 1e-6
-        for cut in range(1, x.shape[1])
-    ),
-)
-leaks.reject(
-    "next position only",
-    "an alarm",
-    lambda network, x: any(
-        (network(changed_at(x, i + 1)) - network(x))[:, i].abs().max() > 1e-6
-        for i in range(1, x.shape[1] - 1)
-    ),
+    "one position too many", ALARM, cut_by_cut(seen=lambda moved, cut: moved[:, : cut + 1])
 )
 leaks.reject("how much instead of whether", "True or False", lambda network, x: 0.5)
 leaks.reject(
     "a truth for each position",
     "True or False",
-    lambda network, x: (network(changed_at(x, -1)) - network(x)).abs().amax((0, 2)) > 0,
+    lambda network, x: (network(x + 1) - network(x)).abs().amax((0, 2)) > 0,
 )
 leaks.reject("its argument changed", "in place", spoils_its_argument)
-leaks.reject("one position too many", "no alarm", lambda network, x: any(
-    (network(replaced(x, cut)) - network(x))[:, : cut + 1].abs().max() > 1e-6
-    for cut in range(1, x.shape[1])
-))  # fmt: skip
+
+# What an answer may exploit
+for mistake, cuts in {
+    "the cut in the middle only": lambda n: [n // 2],
+    "the first cut only": lambda n: [1],
+    "the last cut only": lambda n: [n - 1],
+    "every second cut": lambda n: range(1, n, 2),
+    "cuts up to three": lambda n: range(1, min(n, 4)),
+    "all cuts but the last": lambda n: range(1, n - 1),
+    "all cuts but the first": lambda n: range(2, n),
+}.items():
+    leaks.reject(mistake, UNNOTICED, cut_by_cut(cuts=cuts))
+for mistake, change in {
+    "one is added to all features": lambda part: part + 1,
+    "twice the future": lambda part: 2 * part,
+    "the sign changed": lambda part: -part,
+    "the future set to zero": torch.zeros_like,
+    "the future backwards": lambda part: part.flip(1),
+    "the sequences exchanged": lambda part: part.roll(1, dims=0),
+    "only the first feature": lambda part: torch.cat([fresh(part[..., :1]), part[..., 1:]], -1),
+    "only the last feature": lambda part: torch.cat([part[..., :-1], fresh(part[..., -1:])], -1),
+    "hardly a change": lambda part: part + 1e-3 * fresh(part),
+}.items():
+    leaks.reject(mistake, UNNOTICED, cut_by_cut(change=change))
+for mistake, seen in {
+    "the first sequence only": lambda moved, cut: moved[0, :cut],
+    "the last sequence only": lambda moved, cut: moved[-1, :cut],
+    "the first feature only": lambda moved, cut: moved[:, :cut, 0],
+    "the last feature only": lambda moved, cut: moved[:, :cut, -1],
+    "the output before the input only": lambda moved, cut: moved[:, cut - 1],
+    "the first output only": lambda moved, cut: moved[:, 0],
+    "a sum over features": lambda moved, cut: moved[:, :cut].sum(-1),
+    "a sum over outputs": lambda moved, cut: moved[:, :cut].sum(1),
+    "NaN taken for 0": lambda moved, cut: moved[:, :cut].nan_to_num(),
+    "more than a hundredth": lambda moved, cut: moved[:, :cut] * 1e-3,
+    "more than a thousandth": lambda moved, cut: moved[:, :cut] * 1e-2,
+}.items():
+    leaks.reject(mistake, UNNOTICED, one_by_one(seen=seen))
+for mistake, fold in {
+    "derivatives added": lambda j: j.sum((0, 2, 3, 5)).abs(),
+    "derivatives added over output features": lambda j: j.sum(2).abs().sum((0, 2, 4)),
+    "derivatives added over input features": lambda j: j.sum(5).abs().sum((0, 2, 3)),
+    "positive derivatives only": lambda j: j.clamp(min=0).sum((0, 2, 3, 5)),
+    "each feature with itself": lambda j: torch.einsum("bipcjp->ij", j.abs()),
+}.items():
+    leaks.reject(mistake, UNNOTICED, by_jacobian(fold=fold))
+leaks.reject("backward from a sum of features", UNNOTICED, by_backward(torch.ones))
+leaks.reject(
+    "any number that is not the same",
+    ALARM,
+    cut_by_cut(seen=lambda moved, cut: 9.0 * (moved[:, :cut] != 0)),
+)
+leaks.reject("NaN in the future", ALARM, cut_by_cut(change=lambda part: part * torch.nan))
 
 # A map of what depends on what
 depends = Exercise(causal_mask.dependence)
 
 
-def map_by_jacobian(network, x):
-    return torch.autograd.functional.jacobian(network, x).abs().sum(dim=(1, 3)) > 0
+def map_by_jacobian(fold=lambda j: j.abs().amax((1, 3)), bar=1e-5):
+    """Fold a derivative (n, d, n, d) to (n, n)."""
+    return lambda network, x: fold(torch.autograd.functional.jacobian(network, x)) > bar
 
 
-def map_by_change(network, x):
+def map_by_change(change=fresh, move=lambda difference: difference.abs().amax(1), bar=1e-5):
+    """Change each input alone, and fold how far the outputs (n, d) move to (n,)."""
+
+    def answer(network, x):
+        before, columns = network(x), []
+        for j in range(len(x)):
+            other = x.clone()
+            other[j] = change(x[j])
+            columns.append(move(network(other) - before) > bar)
+        return torch.stack(columns, dim=1)
+
+    return answer
+
+
+def map_by_backward(along):
+    def answer(network, x):
+        rows = []
+        for i in range(len(x)):
+            leaf = x.clone().requires_grad_()
+            (network(leaf)[i] * along(x.shape[1])).sum().backward()
+            rows.append(leaf.grad.abs().amax(dim=1) > 1e-5)
+        return torch.stack(rows)
+
+    return answer
+
+
+def map_forward(network, x):
+    return torch.func.jacfwd(network)(x).abs().amax((1, 3)) > 1e-5
+
+
+def then(change):
+    """Spoil the right map."""
+    return lambda network, x: change(map_by_jacobian()(network, x))
+
+
+def from_each_on(network, x):
+    """Replace all inputs from each on, not it alone."""
     before, columns = network(x), []
     for j in range(len(x)):
-        other = x.clone()
-        other[j] = torch.randn(x.shape[1])
-        columns.append(((network(other) - before).abs() > 1e-7).any(dim=1))
+        other = torch.cat([x[:j], fresh(x[j:])])
+        columns.append((network(other) - before).abs().amax(dim=1) > 1e-5)
     return torch.stack(columns, dim=1)
 
 
-def map_by_backward(network, x):
-    rows = []
-    for i in range(len(x)):
-        leaf = x.clone().requires_grad_()
-        (network(leaf)[i] * torch.tensor([1.0, 2.0, 3.0])).sum().backward()
-        rows.append(leaf.grad.abs().sum(dim=1) > 0)
-    return torch.stack(rows)
+depends.accept("Jacobian", map_by_jacobian())
+depends.accept("change one input", map_by_change())
+depends.accept("forward mode", map_forward)
+depends.accept("backward along random numbers", map_by_backward(torch.randn))
+depends.accept("Jacobian, as high a bar as may be", map_by_jacobian(bar=1e-4))
+depends.accept("change, as high a bar as may be", map_by_change(bar=1e-4))
+depends.accept("in float64", lambda net, x: map_by_jacobian()(net, x.double()))
 
+PAIRS = "pairs of output and input that depend"
+depends.reject("transposed", "rows and columns have changed places", then(lambda found: found.T))
+depends.reject("only the past", PAIRS, then(torch.tril))
+depends.reject("a causal mask", PAIRS, lambda net, x: torch.ones(len(x), len(x)).tril().bool())
+depends.reject("everything", "too many", lambda net, x: torch.ones(len(x), len(x)).bool())
+depends.reject("nothing", "none are too many", lambda net, x: torch.zeros(len(x), len(x)).bool())
+depends.reject("strengths", "boolean", then(torch.Tensor.float))
+depends.reject("as lists", "tensor", then(torch.Tensor.tolist))
+depends.reject("every feature apart", "shape", map_by_jacobian(fold=torch.abs))
+depends.reject("summed over outputs", "shape", map_by_jacobian(fold=lambda j: j.sum((0, 1, 3))))
 
-def jacobian(network, x):
-    return torch.autograd.functional.jacobian(network, x)
-
-
-depends.accept("Jacobian", map_by_jacobian)
-depends.accept("change one input", map_by_change)
-depends.accept("backward from each output", map_by_backward)
-
-depends.reject("transposed", "changed places", lambda net, x: map_by_jacobian(net, x).T)
-depends.reject("only the past", "pairs that depend", lambda net, x: map_by_jacobian(net, x).tril())
-depends.reject("a causal mask", "pairs that depend", lambda net, x: torch.ones(5, 5).tril().bool())
-depends.reject("everything", "pairs that depend", lambda net, x: torch.ones(5, 5).bool())
-depends.reject("nothing", "pairs that depend", lambda net, x: torch.zeros(5, 5).bool())
+# What an answer may exploit
+depends.reject("no diagonal", PAIRS, then(lambda found: found & ~torch.eye(len(found)).bool()))
 depends.reject(
-    "first output feature",
-    "mirror|pairs that depend",
-    lambda net, x: jacobian(net, x)[:, 0].abs().sum(2) > 0,
+    "the diagonal always", PAIRS, then(lambda found: found | torch.eye(len(found)).bool())
 )
+depends.reject("both ways", PAIRS, then(lambda found: found | found.T))
+depends.reject("five positions", "shape", then(lambda found: found[:5, :5]))
+depends.reject("one position has no axes", "shape", then(torch.squeeze))
 depends.reject(
-    "same feature in and out",
-    "pairs that depend",
-    lambda net, x: torch.einsum("ipjp->ij", jacobian(net, x).abs() * (torch.arange(3) == 0)) > 0,
+    "seven inputs at most",
+    "any pairs at all.*are missing",
+    then(lambda found: found & (torch.arange(len(found)) < 7)),
 )
+depends.reject("a staircase", PAIRS, then(lambda found: found.cummax(dim=0).values))
+depends.reject("all from each input on", PAIRS, from_each_on)
+for mistake, fold in {
+    "the first output feature": lambda j: j.abs()[:, 0].amax(2),
+    "the last output feature": lambda j: j.abs()[:, -1].amax(2),
+    "the first input feature": lambda j: j.abs()[..., 0].amax(1),
+    "the last input feature": lambda j: j.abs()[..., -1].amax(1),
+    "each feature with itself": lambda j: torch.einsum("ipjp->ij", j.abs()),
+    "positive derivatives only": lambda j: j.amax((1, 3)),
+    "derivatives added": lambda j: j.sum((1, 3)).abs(),
+    "derivatives added over output features": lambda j: j.sum(1).abs().amax(2),
+    "derivatives added over input features": lambda j: j.sum(3).abs().amax(1),
+    "more than a thousandth": lambda j: j.abs().amax((1, 3)) * 1e-2,
+    "more than a hundredth of the largest": lambda j: j.abs().amax((1, 3)) / j.abs().max() * 1e-3,
+}.items():
+    depends.reject(mistake, PAIRS, map_by_jacobian(fold=fold))
+for mistake, change in {
+    "one is added to all features": lambda part: part + 1,
+    "one is added to the first feature": lambda part: torch.cat([part[:1] + 1, part[1:]]),
+    "twice the input": lambda part: 2 * part,
+    "the sign changed": lambda part: -part,
+    "hardly a change": lambda part: part + 1e-3 * fresh(part),
+}.items():
+    depends.reject(f"change: {mistake}", PAIRS, map_by_change(change=change))
 depends.reject(
-    "positive only", "pairs that depend", lambda net, x: jacobian(net, x).sum((1, 3)) > 0
+    "changes added", PAIRS, map_by_change(move=lambda difference: difference.sum(1).abs())
 )
-depends.reject("strengths", "boolean", lambda net, x: jacobian(net, x).abs().sum((1, 3)))
-depends.reject("every feature apart", "shape", lambda net, x: jacobian(net, x) != 0)
-depends.reject(
-    "bar too high", "pairs that depend", lambda net, x: jacobian(net, x).abs().sum((1, 3)) > 0.1
-)
-depends.reject(
-    "summed over outputs", "shape", lambda net, x: jacobian(net, x).abs().sum((0, 1, 3)) > 0
-)
-depends.reject("as lists", "tensor", lambda net, x: map_by_jacobian(net, x).tolist())
-depends.reject(
-    "no diagonal",
-    "pairs that depend",
-    lambda net, x: map_by_jacobian(net, x) & ~torch.eye(5).bool(),
-)
+depends.reject("any number that is not the same", "too many", map_by_change(bar=0))
+depends.reject("backward from a sum of features", PAIRS, map_by_backward(torch.ones))

@@ -125,10 +125,8 @@ def a_fresh_session() -> Iterator[None]:
 @pytest.mark.usefixtures("a_fresh_session")
 @each_lab
 def test_the_solutions_pass_their_checks(path: Path, capsys: pytest.CaptureFixture[str]):
-    python, names = (
-        TransformerManager().transform_cell,
-        {"find_spec": find_spec},
-    )  # from the setup cell
+    python = TransformerManager().transform_cell
+    names = {"find_spec": find_spec}  # from the setup cell
     for cell in code_cells(solved(read(path))):
         tags = cell.metadata.get("tags", [])
         if "setup" not in tags:

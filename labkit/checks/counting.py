@@ -52,7 +52,7 @@ SOME_HEADS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 25, 36, 768, 1025)
 # address space: to build one fails at once, where one that nearly fits would slow the machine down.
 MOST_PARTS = 100  # of what an iterator gives
 ROUNDING = 1e-12  # of sums in float64, relative
-SIX_DIGITS = 1e-6
+SIX_DIGITS = 5e-6  # relative, of a number that begins with a 1
 
 
 @exercise
@@ -70,7 +70,9 @@ def shapes(function: Callable[[int, int, int, int], Sequence[Sequence[int]]]) ->
         )
     ]
     first = [(2, 3, 20, 5), (1, 4, 10, 3), (1, 128, 768, 12), (4, 16, 512, 4)]
-    for B, n, d_model, h in (*first, *models, *more):
+    # Widths that nearly divide, and scores that no memory holds.
+    large = [(2, 3, 100_001, 2), (1, 2, 999_983, 7), (7, 999_983, 1000, 8), (3, 1, 999_999, 7)]
+    for B, n, d_model, h in (*first, *models, *more, *large):
         expect_shapes(answer, B=B, n=n, d_model=d_model, h=h)
     right("shapes", "From the model's width to the heads' and back, for every model of the table.")
 
@@ -330,7 +332,7 @@ def multiply_adds(function: Callable[[int, int, int], tuple[int, int]]) -> None:
 def crossover(function: Callable[[int, bool], int]) -> None:
     """Check from which length on the products cost as much: d_model and causal to n."""
     answer = Answer("crossover", function)
-    for d_model in (8, *range(1, 41), 64, 4096, 12288, 80_021):
+    for d_model in (8, *range(1, 41), 64, 4096, 11_621, 12288, 30_001, 80_021, 99_999):
         borders = {False: 2 * d_model, True: 4 * d_model - 1}
         for causal, border in borders.items():
             meets = "query i meets i keys" if causal else "every query meets every key"
@@ -373,7 +375,8 @@ def weight_memory(function: Callable[[int, int, int, int], tuple[int, float]]) -
         (4, 5, 1, 2),
         (1, 1, 1, 1),
         (6, 13, 77, 8),
-        (3, 7, 10_000_019, 2),
+        (3, 7, 999_983, 2),
+        (4097, 4097, 3, 1),
     ):
         outcome = answer(B=B, h=h, n=n, bytes_each=bytes_each)
         matrices, megabytes = results(outcome, "matrices", "megabytes")

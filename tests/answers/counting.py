@@ -45,7 +45,7 @@ def shapes_by_product(B, n, d_model, h):
     d_k, rest = divmod(d_model, h)
     if rest:
         raise ValueError
-    q, k = torch.empty(B, h, n, d_k), torch.empty(B, h, d_k, n)
+    q, k = (torch.empty(B, h, *size, device="meta") for size in ((n, d_k), (d_k, n)))
     joined = [B, n, math.prod((h, d_k))]
     return list(q.shape), list((q @ k).shape), list(q.shape), joined, joined
 
@@ -194,6 +194,25 @@ shapes.reject(
 shapes.reject("one size beyond what is written", "4,300 digits", lambda B, n, d, h: 10**5000)
 
 # Parameters
+
+
+def nearly_divides(B, n, d_model, h):
+    if not np.isclose(d_model / h, round(d_model / h)):
+        raise ValueError
+    return shapes_of()(B, n, d_model - d_model % h, h)
+
+
+def shapes_in_memory(B, n, d_model, h):
+    if d_model % h:
+        raise ValueError
+    scores = torch.empty(B, h, n, n)
+    return shapes_of(lambda q, _, x: (q, scores.shape, q, x, x))(B, n, d_model, h)
+
+
+shapes.reject("nearly divides", "a ValueError", nearly_divides)
+shapes.reject("real tensors, which no memory holds", "it runs", shapes_in_memory)
+
+
 parameters = Exercise(counting.parameters)
 
 
@@ -686,6 +705,16 @@ crossover.reject(
 crossover.reject("beyond a float", "sensible size", lambda d, causal: 10**400)
 
 # Memory
+
+
+def border_in_float32(d_model, causal):
+    d = torch.tensor(float(d_model))
+    return math.ceil(float(4 * d * d / (2 * d))) * (1 + causal) - causal
+
+
+crossover.reject("a quotient in float32", "one too many", border_in_float32)
+
+
 memory = Exercise(counting.weight_memory)
 
 
@@ -703,13 +732,13 @@ def memory_by_tensor(B, h, n, size):
 
 
 def memory_by_sum(B, h, n, size):
-    matrices = [n * n * size for _ in range(B) for _ in range(h)]
-    return [len(matrices), sum(matrices) / 10**6]
+    sequences = [h * n * n * size for _ in range(B)]
+    return [h * len(sequences), sum(sequences) / 10**6]
 
 
 memory.accept("closed form", memory_of())
 memory.accept("a tensor on the device meta", memory_by_tensor)
-memory.accept("matrix by matrix", memory_by_sum)
+memory.accept("sequence by sequence", memory_by_sum)
 
 memory.reject("mebibytes", "mebibytes", memory_of(lambda *_: 1e6 / 2**20))
 memory.reject("bytes", "in bytes", memory_of(lambda *_: 1e6))
@@ -773,6 +802,21 @@ memory.reject("memory beyond a float", "sensible", lambda B, h, n, size: (B * h,
 memory.reject("matrices beyond a float", "sensible", lambda B, h, n, size: (10**400, 1.0))
 
 # FLOPs of a layer that attends to a context
+
+
+def memory_in_float32(B, h, n, bytes_each):
+    matrices = torch.tensor(float(B)) * h
+    return matrices, matrices * n * n * bytes_each / 1e6
+
+
+def memory_to_six_digits(B, h, n, bytes_each):
+    return B * h, float(f"{B * h * n * n * bytes_each / 1e6:.6g}")
+
+
+memory.accept("six digits", memory_to_six_digits)
+memory.reject("a count in float32", "near; a count is exact", memory_in_float32)
+
+
 flops = Exercise(counting.flops)
 
 

@@ -159,7 +159,7 @@ def shapes_in_parts(B, n, d_model, h):
     yield torch.tensor((q @ q.mT).shape)
     yield deque(q.shape)
     yield [torch.tensor(size) for size in x.shape]
-    yield (*np.int16([B, n]), d_model)
+    yield (*np.int32([B, n]), d_model)
 
 
 shapes.accept("one after the other, in arrays", shapes_in_parts)
@@ -766,7 +766,7 @@ memory.accept(
 )
 memory.accept(
     "a tensor of both",
-    lambda B, h, n, size: torch.tensor([B * h, B * h * n**2 * size / 1e6]).double(),
+    lambda B, h, n, size: torch.tensor([B * h, B * h * n**2 * size / 1e6], dtype=torch.float64),
 )
 memory.accept(
     "megabytes in float32", lambda B, h, n, size: (B * h, torch.tensor(B * h * n**2 * size) / 1e6)

@@ -6,7 +6,8 @@ says how it goes about its task, that of an unsound one what an observer could n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import random
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -21,19 +22,23 @@ from labkit.attention import (
     scaled_dot_product_attention,
     split_heads,
 )
-from labkit.checks.guard import Answer, exercise, right
+from labkit.checks.guard import Answer, Outcome, exercise, right
 
-Test = Callable[[Callable[..., Any]], bool]
+Implementation = Callable[..., Any]
+Test = Callable[[Implementation], bool]
+Zoo = tuple[Implementation, ...]
 INF = float("inf")
-D_MODEL, HEADS = 8, 2  # of the layer that reads padded sequences
+TIMES = 3  # that a test is asked about each implementation
+D_MODEL, HEADS = 8, 2  # of the layers that read padded sequences and that drop
 
 
 @exercise
 def weights_are_sound(function: Test) -> None:
     """Check a test of weights(q, k): (h, n_q, d_k) and (h, n_k, d_k) to (h, n_q, n_k)."""
     answer = Answer("weights_are_sound", function)
-    sound = (product_and_softmax, one_einsum, head_by_head, identity_as_values)
-    unsound = (over_queries, over_heads, unscaled, scaled_by_model)
+    sound = (product_and_softmax, one_einsum, three_axes, head_by_head, identity_as_values)
+    unsound: Zoo = (over_queries, over_heads, unscaled, scaled_by_model, scaled_by_keys)
+    unsound += (half_the_width, keys_of_one_head, without_maximum, one_maximum)
     judge(answer, "weights", sound, unsound)
 
 
@@ -41,8 +46,10 @@ def weights_are_sound(function: Test) -> None:
 def hidden_is_hidden(function: Test) -> None:
     """Check a test of attend(q, k, v, may), whose boolean mask is True where a query may attend."""
     answer = Answer("hidden_is_hidden", function)
-    sound = (filled, logarithm_added, only_what_is_open, by_pytorch)
-    unsound = (masked_afterwards, not_kept, truth_added, product_in_own_type)
+    sound = (filled, logarithm_added, only_what_is_open, by_pytorch, in_float32)
+    unsound: Zoo = (masked_afterwards, not_kept, truth_added, scores_times_mask, filled_with_little)
+    unsound += (first_row_for_all, only_if_square, mask_viewed, product_in_own_type)
+    unsound += (wider_type, filled_too_high, divided_again)
     judge(answer, "attend", sound, unsound)
 
 
@@ -50,8 +57,10 @@ def hidden_is_hidden(function: Test) -> None:
 def padding_is_ignored(function: Test) -> None:
     """Check a test of encode(x, real): x is (B, n, 8), real (B, n), True for a token."""
     answer = Answer("padding_is_ignored", function)
-    sound = (by_module, by_function, by_labkit, each_alone, mask_for_each_head)
-    unsound = (as_it_came, turned_round, between_documents, hides_queries, tiled)
+    sound = (by_module, by_function, by_labkit, each_alone, mask_for_each_head, nothing_at_padding)
+    unsound: Zoo = (as_it_came, turned_round, between_documents, hides_queries, tiled)
+    unsound += (zeros_for_padding, batch_first_forgotten, mask_of_the_first, one_long_row)
+    unsound += (counted, without_holes, small_weights, loud_padding, Remembers)
     judge(answer, "encode", sound, unsound)
 
 
@@ -59,8 +68,9 @@ def padding_is_ignored(function: Test) -> None:
 def past_is_kept(function: Test) -> None:
     """Check a test of attend(q, k, v), causal, whose n_q queries are the last of n_k positions."""
     answer = Answer("past_is_kept", function)
-    sound = (last_rows, by_position, query_by_query)
-    unsound = (flagged, upper_triangle, one_too_many)
+    sound = (last_rows, by_position, query_by_query, filled_up_in_front)
+    unsound: Zoo = (flagged, flagged_if_several, upper_triangle, one_too_many, causal_if_square)
+    unsound += (moved_by_queries, future_divides, window, causal_without_maximum)
     judge(answer, "attend", sound, unsound)
 
 
@@ -69,7 +79,9 @@ def heads_keep_apart(function: Test) -> None:
     """Check a test of in_heads(work, x, h), which splits x, works on all heads, and merges."""
     answer = Answer("heads_keep_apart", function)
     sound = (moved_and_moved_back, slice_by_slice, permuted)
-    unsound = (split_by_view, merged_by_view, viewed_twice, batch_and_heads_swapped)
+    unsound: Zoo = (split_by_view, merged_by_view, viewed_twice, batch_and_heads_swapped)
+    unsound += (dealt_in_turn, last_head_first, features_first)
+    unsound += (thrown_away, twice, one_head_left_out)
     judge(answer, "in_heads", sound, unsound)
 
 
@@ -78,7 +90,9 @@ def layer_is_sound(function: Test) -> None:
     """Check a test of layer(x, w_q, w_k, w_v, w_o, h), without biases and without a mask."""
     answer = Answer("layer_is_sound", function)
     sound = (step_by_step, one_head_at_a_time, module_with_weights)
-    unsound = (key_twice, in_a_chain, roles_swapped, side_by_side_only, one_set_for_all)
+    unsound: Zoo = (key_twice, heads_to_heads, sequence_and_batch_swapped, in_a_chain)
+    unsound += (roles_swapped, side_by_side_only, one_set_for_all, not_transposed, never_scaled)
+    unsound += (heads_dealt_in_turn, batch_in_one_row, one_head_unmixed, exponentials_alone)
     judge(answer, "layer", sound, unsound)
 
 
@@ -86,42 +100,49 @@ def layer_is_sound(function: Test) -> None:
 def dropout_is_sound(function: Test) -> None:
     """Check a test of make(p), which makes a layer for x of shape (B, n, 8) with dropout."""
     answer = Answer("dropout_is_sound", function)
-    sound = (DropoutPart, DropoutFunction, DropoutInKernel)
-    unsound = (NeverSwitchedOff, SwitchedOffForGood)
+    sound = (DropoutPart, DropoutFunction, DropoutInKernel, DropoutInModule)
+    unsound: Zoo = (NeverSwitchedOff, SwitchedOffForGood, OffAsItComes, KeepsInPlaceOfDropping)
+    unsound += (AlwaysATenth, ATenthForNone, BeforeTheSoftmax, OnTheOutput, NotRescaled)
+    unsound += (Renormalised, OneMaskForAllHeads, OneMaskForAllQueries, RescaledInEvaluation)
     judge(answer, "make", sound, unsound)
 
 
-def judge(
-    answer: Answer,
-    argument: str,
-    sound: Sequence[Callable[..., Any]],
-    unsound: Sequence[Callable[..., Any]],
-) -> None:
-    """Hand over every implementation under a number; demand True for sound ones, False for others.
+def judge(answer: Answer, argument: str, sound: Zoo, unsound: Zoo) -> None:
+    """Hand over every implementation several times; demand True for sound ones, False for others.
 
-    Prints that the answer is right, or raises Wrong.
+    They come in an order of chance, numbered as they come, so that neither tells which is sound.
+    What the test itself draws depends on the implementation and the time, not on that order; and of
+    several complaints the first is made, in the order of the list. So the same test is told the
+    same. Prints that the answer is right, or raises Wrong.
     """
-    for number, implementation in enumerate((*sound, *unsound), start=1):
-        outcome = answer(**{argument: numbered(implementation, number)})
-        told, seen = outcome.truth(), implementation.__doc__
-        if number <= len(sound):
-            outcome.demand(
-                told,
-                f"True: it is sound, {seen}",
-                "came False, a false alarm; print what it compares, and how closely",
-            )
-        else:
-            outcome.demand(not told, f"False: {seen}", "came True: the bug went unnoticed")
-    right(
-        answer.name, f"It accepts {len(sound)} sound implementations and tells {len(unsound)} bugs."
-    )
+    listed = (*sound, *unsound)
+    turns = [(place, time) for place in range(len(listed)) for time in range(TIMES)]
+    random.SystemRandom().shuffle(turns)
+    mistaken: dict[tuple[int, int], Outcome] = {}
+    for number, (place, time) in enumerate(turns, start=1):
+        answer.seed[0] = TIMES * place + time
+        outcome = answer(**{argument: numbered(listed[place], number)})
+        if outcome.truth() != (place < len(sound)):
+            mistaken[place, time] = outcome
+    for (place, _), outcome in sorted(mistaken.items(), key=lambda item: item[0]):
+        seen = listed[place].__doc__
+        outcome.demand(
+            place >= len(sound),
+            f"True: it is sound, {seen}",
+            "came False, a false alarm; print what it compares, and how closely",
+        )
+        outcome.demand(False, f"False: {seen}", "came True: the bug went unnoticed")
+    remark = f"It accepts {len(sound)} sound implementations and tells {len(unsound)} bugs."
+    right(answer.name, remark)
 
 
-def numbered(implementation: Callable[..., Any], number: int) -> Callable[..., Any]:
+def numbered(implementation: Implementation, number: int) -> Implementation:
     """Wrap a function so that its name, which a message shows, gives nothing away."""
+    if implementation is Remembers:
+        implementation = Remembers()  # nothing yet
 
-    def anonymous(*arguments: Any) -> Any:
-        return implementation(*arguments)
+    def anonymous(*arguments: Any, **named: Any) -> Any:
+        return implementation(*arguments, **named)
 
     anonymous.__name__ = f"implementation {number}"
     return anonymous
@@ -144,6 +165,11 @@ def one_einsum(q: Tensor, k: Tensor) -> Tensor:
     s = torch.einsum("...id,...jd->...ij", q, k) * q.shape[-1] ** -0.5
     e = (s - s.amax(dim=-1, keepdim=True)).exp()
     return e / e.sum(dim=-1, keepdim=True)
+
+
+def three_axes(q: Tensor, k: Tensor) -> Tensor:
+    """a product of three axes, no more"""
+    return torch.bmm(q * q.shape[2] ** -0.5, k.transpose(1, 2)).softmax(dim=2)
 
 
 def head_by_head(q: Tensor, k: Tensor) -> Tensor:
@@ -180,6 +206,34 @@ def scaled_by_model(q: Tensor, k: Tensor) -> Tensor:
     return (q @ k.mT / d_model**0.5).softmax(dim=-1)
 
 
+def scaled_by_keys(q: Tensor, k: Tensor) -> Tensor:
+    """with more keys than d_k, its weights are closer to even than they should be"""
+    return (q @ k.mT / k.shape[-2] ** 0.5).softmax(dim=-1)
+
+
+def half_the_width(q: Tensor, k: Tensor) -> Tensor:
+    """its weights are right for d_k = 4, and closer to even than they should be above that"""
+    return (q @ k.mT / (q.shape[-1] ** 1 / 2)).softmax(dim=-1)
+
+
+def keys_of_one_head(q: Tensor, k: Tensor) -> Tensor:
+    """some keys have no effect"""
+    return scores(q, k[..., :1, :, :]).softmax(dim=-1)
+
+
+def without_maximum(q: Tensor, k: Tensor) -> Tensor:
+    """large scores give weights that are not numbers"""
+    e = scores(q, k).exp()
+    return e / e.sum(dim=-1, keepdim=True)
+
+
+def one_maximum(q: Tensor, k: Tensor) -> Tensor:
+    """a query whose scores are far below another's gets weights that are not numbers"""
+    s = scores(q, k)
+    e = (s - s.max()).exp()
+    return e / e.sum(dim=-1, keepdim=True)
+
+
 # Masks: (..., n_q, d_k), (..., n_k, d_k), (..., n_k, d_v) and (n_q, n_k) to (..., n_q, d_v)
 
 
@@ -207,6 +261,13 @@ def by_pytorch(q: Tensor, k: Tensor, v: Tensor, may: Tensor) -> Tensor:
     return F.scaled_dot_product_attention(q, k, v, attn_mask=may)
 
 
+def in_float32(q: Tensor, k: Tensor, v: Tensor, may: Tensor) -> Tensor:
+    """float32 within, whatever comes"""
+    low = torch.finfo(torch.float32).min
+    s = torch.where(may, scores(q.float(), k.float()), low)
+    return (s.softmax(dim=-1) @ v.float()).to(q.dtype)
+
+
 def masked_afterwards(q: Tensor, k: Tensor, v: Tensor, may: Tensor) -> Tensor:
     """with all values equal to one, some outputs are less than one"""
     return (product_and_softmax(q, k) * may) @ v
@@ -230,20 +291,65 @@ def product_in_own_type(q: Tensor, k: Tensor, v: Tensor, may: Tensor) -> Tensor:
     return (scores(q, k) + (~may).to(q.dtype) * low).softmax(dim=-1) @ v
 
 
+def scores_times_mask(q: Tensor, k: Tensor, v: Tensor, may: Tensor) -> Tensor:
+    """a hidden key counts like an open one with the score zero"""
+    return (scores(q, k) * may).softmax(dim=-1) @ v
+
+
+def filled_with_little(q: Tensor, k: Tensor, v: Tensor, may: Tensor) -> Tensor:
+    """a hidden key counts like an open one with the score zero"""
+    return scores(q, k).masked_fill(~may, 1e-9).softmax(dim=-1) @ v
+
+
+def first_row_for_all(q: Tensor, k: Tensor, v: Tensor, may: Tensor) -> Tensor:
+    """most of the mask has no effect"""
+    return filled(q, k, v, may[:1])
+
+
+def only_if_square(q: Tensor, k: Tensor, v: Tensor, may: Tensor) -> Tensor:
+    """with another number of queries than of keys, the mask has no effect"""
+    return filled(q, k, v, may if q.shape[-2] == k.shape[-2] else torch.ones_like(may))
+
+
+def mask_viewed(q: Tensor, k: Tensor, v: Tensor, may: Tensor) -> Tensor:
+    """a query takes its mask from a column, if there are as many queries as keys"""
+    low = torch.finfo(q.dtype).min
+    return scores(q, k).masked_fill(~may.mT.reshape(may.shape), low).softmax(dim=-1) @ v
+
+
+def wider_type(q: Tensor, k: Tensor, v: Tensor, may: Tensor) -> Tensor:
+    """float16 goes in and float32 comes out"""
+    return filled(q.float(), k.float(), v.float(), may)
+
+
+def filled_too_high(q: Tensor, k: Tensor, v: Tensor, may: Tensor) -> Tensor:
+    """where open scores are far below zero, hidden keys have a say"""
+    return scores(q, k).masked_fill(~may, -100).softmax(dim=-1) @ v
+
+
+def divided_again(q: Tensor, k: Tensor, v: Tensor, may: Tensor) -> Tensor:
+    """where a hidden score is far above the open ones, what comes out are no numbers"""
+    weights = product_and_softmax(q, k) * may
+    return weights / weights.sum(dim=-1, keepdim=True) @ v
+
+
 # Padding: x (B, n, D_MODEL) and real (B, n), True for a token, to (B, n, D_MODEL)
 
 
 @cache
-def reader() -> MultiHeadAttention:
-    """Make the layer that all implementations share."""
+def reader(size: float = 1.0) -> MultiHeadAttention:
+    """Make the layer that all implementations share, its weights times a number."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(2)
-        return MultiHeadAttention(D_MODEL, HEADS, bias=False).requires_grad_(False)
+        layer = MultiHeadAttention(D_MODEL, HEADS, bias=False).requires_grad_(False)
+    for weight in layer.parameters():
+        weight.mul_(size)
+    return layer
 
 
 @cache
-def module() -> nn.MultiheadAttention:
-    return reader().to_torch()
+def module(batch_first: bool = True) -> nn.MultiheadAttention:
+    return reader().to_torch(batch_first=batch_first)
 
 
 def project(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -281,6 +387,17 @@ def mask_for_each_head(x: Tensor, real: Tensor) -> Tensor:
     return module()(x, x, x, attn_mask=blocked.repeat_interleave(HEADS, dim=0))[0]
 
 
+def padded(x: Tensor, may: Tensor, fill: float = -INF) -> Tensor:
+    """Attend where the mask is True; it broadcasts to (B, HEADS, n, n)."""
+    q, k, v = project(x)
+    return reader().w_o(merge_heads(scores(q, k).masked_fill(~may, fill).softmax(dim=-1) @ v))
+
+
+def nothing_at_padding(x: Tensor, real: Tensor) -> Tensor:
+    """at padding, where queries are hidden too, what comes out are no numbers"""
+    return padded(x, real[:, None, :, None] & real[:, None, None, :])
+
+
 def as_it_came(x: Tensor, real: Tensor) -> Tensor:
     """in PyTorch's module, tokens hear from padding and not from each other"""
     return module()(x, x, x, key_padding_mask=real)[0]
@@ -295,22 +412,72 @@ def turned_round(x: Tensor, real: Tensor) -> Tensor:
 def between_documents(x: Tensor, real: Tensor) -> Tensor:
     """a mask goes from one document's code to another's, and tokens hear from padding"""
     mask = ~real[:, None, None]  # True blocks, as in section-2.3
-    q, k, v = project(x)
-    heads = scores(q, k).masked_fill(mask == 0, -1e9).softmax(dim=-1) @ v  # as in committee
-    return reader().w_o(merge_heads(heads))
+    return padded(x, mask != 0, -1e9)  # zero blocks, as in committee
 
 
 def hides_queries(x: Tensor, real: Tensor) -> Tensor:
     """tokens hear from everybody, padding included"""
-    q, k, v = project(x)
-    heads = scores(q, k).masked_fill(~real[:, None, :, None], -1e4).softmax(dim=-1) @ v
-    return reader().w_o(merge_heads(heads))
+    return padded(x, real[:, None, :, None], -1e4)
 
 
 def tiled(x: Tensor, real: Tensor) -> Tensor:
     """what a sequence gives depends on how long the others in its batch are"""
     blocked = ~real[:, None].expand(-1, x.shape[1], -1)
     return module()(x, x, x, attn_mask=blocked.repeat(HEADS, 1, 1))[0]
+
+
+def zeros_for_padding(x: Tensor, real: Tensor) -> Tensor:
+    """what padding holds does not matter, but how much of it there is does"""
+    return padded(x * real[..., None], torch.ones_like(real)[:, None, None])
+
+
+def batch_first_forgotten(x: Tensor, real: Tensor) -> Tensor:
+    """a token hears what stands in its place in other sequences, and not its own sequence"""
+    return module(batch_first=False)(x, x, x, key_padding_mask=~real.mT)[0]
+
+
+def mask_of_the_first(x: Tensor, real: Tensor) -> Tensor:
+    """in all sequences, padding is where the first has it"""
+    return padded(x, real[:1, None, None])
+
+
+def one_long_row(x: Tensor, real: Tensor) -> Tensor:
+    """tokens hear the tokens of other sequences"""
+    return padded(x.flatten(0, 1)[None], real.flatten()[None, None, None]).view_as(x)
+
+
+def counted(x: Tensor, real: Tensor) -> Tensor:
+    """where padding is not on the right, it is taken for tokens and tokens for padding"""
+    right_side = torch.arange(x.shape[1]) < real.sum(dim=1, keepdim=True)
+    return padded(x, right_side[:, None, None])
+
+
+def without_holes(x: Tensor, real: Tensor) -> Tensor:
+    """tokens hear from padding that has tokens on both sides"""
+    begun, to_come = real.cumsum(dim=1) > 0, real.flip(1).cumsum(dim=1).flip(1) > 0
+    return padded(x, (begun & to_come)[:, None, None])
+
+
+def small_weights(x: Tensor, real: Tensor) -> Tensor:
+    """its numbers are small; tokens hear from padding and not from each other"""
+    return reader(size=0.1)(x, mask=~real[:, None, None])
+
+
+def loud_padding(x: Tensor, real: Tensor) -> Tensor:
+    """beside padding of large numbers, what comes out at tokens are no numbers"""
+    q, k, v = project(x)
+    weights = product_and_softmax(q, k) * real[:, None, None]
+    return reader().w_o(merge_heads(weights / weights.sum(dim=-1, keepdim=True) @ v))
+
+
+class Remembers:
+    """for x of a shape that it has met, padding is where it was the first time"""
+
+    def __init__(self) -> None:
+        self.masks: dict[torch.Size, Tensor] = {}
+
+    def __call__(self, x: Tensor, real: Tensor) -> Tensor:
+        return padded(x, self.masks.setdefault(real.shape, real.clone())[:, None, None])
 
 
 # Causal, with a past: (..., n_q, d_k), (..., n_k, d_k), (..., n_k, d_v) to (..., n_q, d_v)
@@ -338,9 +505,21 @@ def query_by_query(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return torch.cat(rows, dim=-2)
 
 
+def filled_up_in_front(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """queries of zeros are put in front, and what they give is cut off"""
+    past = len(k) - len(q)
+    q = torch.cat([q.new_zeros(past, q.shape[1]), q])
+    return F.scaled_dot_product_attention(q, k, v, is_causal=True)[past:]
+
+
 def flagged(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     """right for all positions at once, but a query that comes alone hears one key only"""
     return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+
+def flagged_if_several(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """right for one query and for all, but the first of two hears one key only"""
+    return F.scaled_dot_product_attention(q, k, v, is_causal=q.shape[-2] > 1)
 
 
 def upper_triangle(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -354,6 +533,34 @@ def one_too_many(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     """a query hears from the position after its own"""
     n_q, n_k = q.shape[-2], k.shape[-2]
     return filled(q, k, v, torch.ones(n_q, n_k, dtype=torch.bool).tril(n_k - n_q + 1))
+
+
+def causal_if_square(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """as soon as there is a past, queries hear from positions after their own"""
+    return F.scaled_dot_product_attention(q, k, v, is_causal=q.shape[-2] == k.shape[-2])
+
+
+def moved_by_queries(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """right for half as many queries as keys, but not for all positions at once"""
+    n_q, n_k = q.shape[-2], k.shape[-2]
+    return filled(q, k, v, torch.ones(n_q, n_k, dtype=torch.bool).tril(n_q))
+
+
+def future_divides(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """with all values equal to one, some outputs are less than one"""
+    return masked_afterwards(q, k, v, causal_mask(q.shape[-2], k.shape[-2]))
+
+
+def window(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """what lies more than 15 positions back is not heard"""
+    may = causal_mask(q.shape[-2], k.shape[-2])
+    return filled(q, k, v, may.triu(k.shape[-2] - q.shape[-2] - 15))
+
+
+def causal_without_maximum(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """large scores give outputs that are not numbers"""
+    e = scores(q, k).exp().tril(k.shape[-2] - q.shape[-2])
+    return e / e.sum(dim=-1, keepdim=True) @ v
 
 
 # Heads: work on (B, h, n, d), x (B, n, h*d) and h to (B, n, h*d)
@@ -401,6 +608,41 @@ def batch_and_heads_swapped(work: Work, x: Tensor, h: int) -> Tensor:
     in_front = torch.cat(x.chunk(h, dim=-1))  # (h*B, n, d)
     heads = work(in_front.unflatten(0, (len(x), h)))
     return torch.cat(heads.flatten(0, 1).chunk(h), dim=-1)
+
+
+def dealt_in_turn(work: Work, x: Tensor, h: int) -> Tensor:
+    """left alone, everything comes back as it was; yet a head's numbers do not lie side by side"""
+    heads = work(x.unflatten(-1, (-1, h)).permute(0, 3, 1, 2))
+    return heads.permute(0, 2, 3, 1).flatten(2)
+
+
+def last_head_first(work: Work, x: Tensor, h: int) -> Tensor:
+    """left alone, everything comes back as it was; yet heads are numbered from the right"""
+    return merge_heads(work(split_heads(x, h).flip(1)).flip(1))
+
+
+def features_first(work: Work, x: Tensor, h: int) -> Tensor:
+    """each head gets its own numbers, and not in their places"""
+    B, n, width = x.shape
+    heads = work(x.mT.reshape(B, h, n, width // h))
+    return heads.reshape(B, width, n).mT
+
+
+def thrown_away(work: Work, x: Tensor, h: int) -> Tensor:
+    """what `work` returns does not matter"""
+    heads = split_heads(x, h)
+    work(heads)
+    return merge_heads(heads)
+
+
+def twice(work: Work, x: Tensor, h: int) -> Tensor:
+    """what `work` returns is handed to it once more"""
+    return merge_heads(work(work(split_heads(x, h))))
+
+
+def one_head_left_out(work: Work, x: Tensor, h: int) -> Tensor:
+    """where there is one head, what `work` returns does not matter"""
+    return (thrown_away if h == 1 else moved_and_moved_back)(work, x, h)
 
 
 # Layers: x (B, n, d_model), four matrices as nn.Linear stores them, and h to (B, n, d_model)
@@ -466,48 +708,209 @@ def one_set_for_all(
     return step_by_step(x, w_q, w_k, w_v, w_o, h)
 
 
+def not_transposed(x: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor, w_o: Tensor, h: int) -> Tensor:
+    """a matrix does the work of its transpose"""
+    return step_by_step(x, w_q.T, w_k.T, w_v.T, w_o.T, h)
+
+
+def never_scaled(x: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor, w_o: Tensor, h: int) -> Tensor:
+    """its weights are further from even than they should be"""
+    return step_by_step(x, w_q * (x.shape[-1] // h) ** 0.5, w_k, w_v, w_o, h)
+
+
+def heads_to_heads(x: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor, w_o: Tensor, h: int) -> Tensor:
+    """a token hears no other token: its heads hear each other"""
+    heads = (part.unflatten(-1, (h, -1)) for part in (x @ w_q.T, x @ w_k.T, x @ w_v.T))
+    return scaled_dot_product_attention(*heads).flatten(2) @ w_o.T
+
+
+def heads_dealt_in_turn(
+    x: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor, w_o: Tensor, h: int
+) -> Tensor:
+    """the numbers of a head do not lie side by side"""
+    turn = torch.arange(len(w_q)).view(-1, h).mT.flatten()  # 0, h, 2h, ...
+    return step_by_step(x, w_q[turn], w_k[turn], w_v[turn], w_o[:, turn], h)
+
+
+def batch_in_one_row(
+    x: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor, w_o: Tensor, h: int
+) -> Tensor:
+    """tokens hear the tokens of other sequences"""
+    row = x.flatten(0, 1)[None]
+    return step_by_step(row, w_q, w_k, w_v, w_o, h).view_as(x)
+
+
+def sequence_and_batch_swapped(
+    x: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor, w_o: Tensor, h: int
+) -> Tensor:
+    """a token hears what stands in its place in other sequences"""
+    return step_by_step(x.transpose(0, 1), w_q, w_k, w_v, w_o, h).transpose(0, 1)
+
+
+def one_head_unmixed(
+    x: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor, w_o: Tensor, h: int
+) -> Tensor:
+    """with one head, one of the matrices has no effect"""
+    layer = side_by_side_only if h == 1 else step_by_step
+    return layer(x, w_q, w_k, w_v, w_o, h)
+
+
+def exponentials_alone(
+    x: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor, w_o: Tensor, h: int
+) -> Tensor:
+    """large scores give outputs that are not numbers"""
+    q, k, v = (split_heads(x @ w.T, h) for w in (w_q, w_k, w_v))
+    return merge_heads(without_maximum(q, k) @ v) @ w_o.T
+
+
 # Dropout: p to a layer from (B, n, D_MODEL) to the same
 
 
-class DropoutPart(nn.Module):
-    """dropout is a part of the layer"""
+class Dropping(nn.Module):
+    """A layer that drops, by functions that others change."""
 
     def __init__(self, p: float) -> None:
         super().__init__()
-        self.p, self.drop = p, nn.Dropout(p)
+        self.p = p
+
+    def _get_name(self) -> str:
+        return "Layer"  # when it is printed
+
+    def drop(self, weights: Tensor) -> Tensor:
+        return F.dropout(weights, self.p, self.training)
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return self.drop(product_and_softmax(q, k)) @ v
 
     def forward(self, x: Tensor) -> Tensor:
-        q, k, v = project(x)
-        return merge_heads(self.drop(product_and_softmax(q, k)) @ v)
+        return reader().w_o(merge_heads(self.attend(*project(x))))
 
 
-class DropoutFunction(DropoutPart):
+class DropoutPart(Dropping):
+    """dropout is a part of the layer"""
+
+    def __init__(self, p: float) -> None:
+        super().__init__(p)
+        self.part = nn.Dropout(p)
+
+    def drop(self, weights: Tensor) -> Tensor:
+        return self.part(weights)
+
+
+class DropoutFunction(Dropping):
     """dropout is a function that is told the mode"""
 
-    def forward(self, x: Tensor) -> Tensor:
-        q, k, v = project(x)
-        return merge_heads(F.dropout(product_and_softmax(q, k), self.p, self.training) @ v)
 
-
-class DropoutInKernel(DropoutPart):
+class DropoutInKernel(Dropping):
     """PyTorch's function drops, and is told to only in training"""
 
-    def forward(self, x: Tensor) -> Tensor:
+    def attend(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         p = self.p if self.training else 0.0
-        return merge_heads(F.scaled_dot_product_attention(*project(x), dropout_p=p))
+        return F.scaled_dot_product_attention(q, k, v, dropout_p=p)
 
 
-class NeverSwitchedOff(DropoutPart):
+class DropoutInModule(Dropping):
+    """PyTorch's module, with biases"""
+
+    def __init__(self, p: float) -> None:
+        super().__init__(p)
+        self.theirs = nn.MultiheadAttention(D_MODEL, HEADS, dropout=p, batch_first=True)
+        nn.init.normal_(self.theirs.in_proj_bias)
+        nn.init.normal_(self.theirs.out_proj.bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.theirs(x, x, x, need_weights=False)[0]
+
+
+class NeverSwitchedOff(Dropping):
     """in use, the same input gives another output each time"""
 
-    def forward(self, x: Tensor) -> Tensor:
-        return merge_heads(F.scaled_dot_product_attention(*project(x), dropout_p=self.p))
+    def attend(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return F.scaled_dot_product_attention(q, k, v, dropout_p=self.p)
 
 
-class SwitchedOffForGood(DropoutPart):
+class SwitchedOffForGood(NeverSwitchedOff):
     """after it has been used once, it trains without dropout"""
 
     def forward(self, x: Tensor) -> Tensor:
         if not self.training:
             self.p = 0.0
-        return merge_heads(F.scaled_dot_product_attention(*project(x), dropout_p=self.p))
+        return super().forward(x)
+
+
+class OffAsItComes(Dropping):
+    """it does not drop until .train() is called"""
+
+    def __init__(self, p: float) -> None:
+        super().__init__(p)
+        self.eval()
+
+
+class KeepsInPlaceOfDropping(Dropping):
+    """the higher p, the less it drops"""
+
+    def drop(self, weights: Tensor) -> Tensor:
+        return F.dropout(weights, 1 - self.p, self.training) if self.p else weights
+
+
+class AlwaysATenth(Dropping):
+    """unless p is zero, p does not matter"""
+
+    def drop(self, weights: Tensor) -> Tensor:
+        return F.dropout(weights, 0.1, self.training and self.p > 0)
+
+
+class ATenthForNone(Dropping):
+    """with p = 0, it drops"""
+
+    def __init__(self, p: float) -> None:
+        super().__init__(p or 0.1)
+
+
+class BeforeTheSoftmax(Dropping):
+    """in training, no weight is zero"""
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return self.drop(scores(q, k)).softmax(dim=-1) @ v
+
+
+class OnTheOutput(Dropping):
+    """in training, single numbers of an output are zero"""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.drop(reader()(x))
+
+
+class NotRescaled(Dropping):
+    """in training, outputs are closer to zero on average than in evaluation"""
+
+    def drop(self, weights: Tensor) -> Tensor:
+        return super().drop(weights) * (1 - self.p) if self.training else weights
+
+
+class Renormalised(Dropping):
+    """in training, what a query keeps still sums to one"""
+
+    def drop(self, weights: Tensor) -> Tensor:
+        return F.normalize(super().drop(weights), p=1, dim=-1)
+
+
+class OneMaskForAllHeads(Dropping):
+    """in training, what one head drops all heads drop"""
+
+    def drop(self, weights: Tensor) -> Tensor:
+        return weights * super().drop(torch.ones_like(weights[:, :1]))
+
+
+class OneMaskForAllQueries(Dropping):
+    """in training, what one query of a sequence drops all its queries drop"""
+
+    def drop(self, weights: Tensor) -> Tensor:
+        return weights * super().drop(torch.ones_like(weights[:, :, :1]))
+
+
+class RescaledInEvaluation(Dropping):
+    """in evaluation, outputs are closer to zero than in training on average"""
+
+    def drop(self, weights: Tensor) -> Tensor:
+        return super().drop(weights) if self.training else weights * (1 - self.p)

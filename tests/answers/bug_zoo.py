@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -14,17 +15,25 @@ from labkit.checks import bug_zoo
 from tests.answers import Exercise
 
 FALSE_ALARM, MISSED = "a false alarm", "went unnoticed"
+KINDS = ("usual", "high", "low")  # of scores: about one, hundreds above zero, hundreds below
 
 
 def close(a, b, atol=1e-5):
     return torch.allclose(a, b, atol=atol, rtol=0)
 
 
+def pair(kind, *shapes):
+    """Draw queries and keys that give scores of a kind."""
+    q, k = (torch.randn(shape) for shape in shapes)
+    return (q, k) if kind == "usual" else (10 * q.abs(), 10 * k.abs() * (-1) ** (kind == "low"))
+
+
 # Weights
 weights = Exercise(bug_zoo.weights_are_sound)
+SIZES = ((2, 3, 5, 7), (3, 6, 2, 5), (1, 1, 4, 3))  # h, n_q, n_k, d_k
 
 
-def qk(h=2, n_q=3, n_k=5, d=4):
+def qk(h=2, n_q=3, n_k=5, d=7):
     return torch.randn(h, n_q, d), torch.randn(h, n_k, d)
 
 
@@ -32,17 +41,32 @@ def softmaxed(q, k, scale=None, dim=-1):
     return (q @ k.mT * (q.shape[-1] ** -0.5 if scale is None else scale)).softmax(dim=dim)
 
 
-def weights_by_formula(weights, **sizes):
-    q, k = qk(**sizes)
-    return close(weights(q, k), softmaxed(q, k))
+def weights_by_formula(weights, sizes=SIZES, kinds=KINDS, atol=1e-3, look=slice(None)):
+    for h, n_q, n_k, d in sizes * 5:
+        for kind in kinds:
+            q, k = pair(kind, (h, n_q, d), (h, n_k, d))
+            if not close(weights(q, k)[look], softmaxed(q, k)[look], atol):
+                return False
+    return True
 
 
 def weights_by_hand(weights):
-    # Scores ln 9 and 0 with d_k = 4 give 3/4 and 1/4.
-    q = torch.tensor([2.0, 0, 0, 0]).expand(3, 2, 4)
-    k = torch.zeros(3, 2, 4)
-    k[:, 0, 0] = torch.tensor(3.0).log()
-    return close(weights(q, k), torch.tensor([0.75, 0.25]).expand(3, 2, 2))
+    # Scores ln 9 and 0 with d_k = 16 give 3/4 and 1/4; with another thousand for all, the same.
+    for more in (0.0, 900.0, -900.0):
+        for n_q in (2, 3):
+            q = torch.zeros(3, n_q, 16)
+            q[..., :2] = torch.arange(1.0, n_q + 1)[:, None]
+            k = torch.zeros(3, 2, 16)
+            k[:, 0, 0] = 4 * torch.tensor(3.0).log() * torch.arange(1, 4)
+            k[..., 1] = 4 * more / n_q
+            odds = 3.0 ** (torch.arange(1, 4)[:, None] * torch.arange(1, n_q + 1))  # of the first
+            expected = torch.stack([odds / (odds + 1), 1 / (odds + 1)], dim=-1)
+            if not close(weights(q, k), expected, 2e-3):
+                return False
+    return True
+
+
+BEYOND = torch.arange(8) == 7
 
 
 def weights_by_properties(weights):
@@ -50,23 +74,31 @@ def weights_by_properties(weights):
     p = weights(q, k)
     alone = torch.stack([weights(q[i : i + 1, :1], k[i : i + 1])[0] for i in range(2)])
     twice = weights(q.repeat(1, 1, 4) / 2, k.repeat(1, 1, 4))  # the same scaled scores
+    # One more feature adds a number to all scores of a query, hundreds, and another for each.
+    far = weights(
+        F.pad(q, (0, 1)) + 30 * torch.randn(2, 3, 1) * BEYOND, F.pad(k, (0, 1), value=40.0)
+    )
     pairs = softmaxed(q, k)[..., 0] / softmaxed(q, k)[..., 1]
     return torch.tensor(
         close(p.sum(-1), torch.ones(2, 3))
         and close(alone, p[:, :1])
         and close(twice, p)
         and close(p[..., 0] / p[..., 1], pairs, 1e-3)
+        and close(far, softmaxed(q, k, 8**-0.5), 2e-3)
     )
 
 
-def weights_in_loops(weights):
-    q, k = qk(3, 2, 4, 8)
-    p = weights(q, k)
-    for i, query in ((i, query) for i in range(3) for query in range(2)):
-        e = [float((q[i, query] @ key / 8**0.5).exp()) for key in k[i]]
-        if any(abs(p[i, query, j] - x / sum(e)) > 1e-5 for j, x in enumerate(e)):
-            return False
-    return True
+def weights_in_numpy(weights):
+    draw = np.random.default_rng()
+    good = []
+    for h, n_q, n_k, d in SIZES:
+        for size in (1, 15):
+            q, k = size * draw.normal(size=(h, n_q, d)), size * draw.normal(size=(h, n_k, d))
+            s = np.einsum("hid,hjd->hij", q, k) / np.sqrt(d)
+            e = np.exp(s - s.max(axis=-1, keepdims=True))
+            got = weights(k=torch.from_numpy(k).float(), q=torch.from_numpy(q).float()).numpy()
+            good.append(np.allclose(got, e / e.sum(axis=-1, keepdims=True), atol=2e-3))
+    return np.all(good)
 
 
 def sums_to_one(weights):
@@ -76,24 +108,15 @@ def sums_to_one(weights):
 weights.accept("the formula", weights_by_formula)
 weights.accept("by hand", weights_by_hand)
 weights.accept("properties, as a tensor", weights_by_properties)
-weights.accept("loops", weights_in_loops)
+weights.accept("numpy, by the names of the arguments", weights_in_numpy)
 
 weights.reject("accepts all", f"another query.*{MISSED}", lambda weights: True)
 weights.reject("refuses all", FALSE_ALARM, lambda weights: False)
 weights.reject("shapes", MISSED, lambda weights: weights(*qk()).shape == (2, 3, 5))
-weights.reject("rows sum to one", f"further from even.*{MISSED}", sums_to_one)
-weights.reject(
-    "one head", f"another head.*{MISSED}", lambda weights: weights_by_formula(weights, h=1)
-)
-weights.reject(
-    "one head, and sums of two",
-    f"closer to even.*{MISSED}",
-    lambda weights: weights_by_formula(weights, h=1) and sums_to_one(weights),
-)
 weights.reject(
     "the scale of the model",
     FALSE_ALARM,
-    lambda weights: close(weights(*(x := qk())), softmaxed(*x, scale=8**-0.5)),
+    lambda weights: close(weights(*(x := qk())), softmaxed(*x, scale=14**-0.5)),
 )
 weights.reject(
     "no scale", FALSE_ALARM, lambda weights: close(weights(*(x := qk())), softmaxed(*x, scale=1))
@@ -103,9 +126,25 @@ weights.reject(
     FALSE_ALARM,
     lambda weights: close(weights(*(x := qk())), softmaxed(*x, dim=1)),
 )
-weights.reject("a loose bound", MISSED, lambda w: close(w(*(x := qk())), softmaxed(*x), 0.9))
-weights.reject("width one", f"further from even.*{MISSED}", lambda w: weights_by_formula(w, d=1))
 weights.reject("without a head", "it runs", lambda weights: close(weights(*qk()[0]), None))
+weights.reject("a truth for each weight", "True or False", lambda weights: weights(*qk()) > 0)
+
+# What an answer may exploit
+EITHER = f"{FALSE_ALARM}|{MISSED}"
+
+
+def by_turn(weights, asked=[0]):  # noqa: B006 (it is meant to last)
+    asked[0] += 1
+    return asked[0] <= 5 or asked[0] > 14
+
+
+weights.reject("sound ones come first", EITHER, by_turn)
+weights.reject(
+    "sound ones have the low numbers", EITHER, lambda w: int(w.__name__.split()[-1]) <= 15
+)
+weights.reject("a new draw each time", EITHER, lambda w: bool(torch.rand(()) < 0.5))
+weights.reject("rows sum to one", f"further from even.*{MISSED}", sums_to_one)
+weights.reject("a loose bound", MISSED, lambda w: close(w(*(x := qk())), softmaxed(*x), 0.9))
 weights.reject(
     "the largest key only",
     f"further from even.*{MISSED}",
@@ -114,52 +153,136 @@ weights.reject(
         and close(weights(*x).sum(-1), torch.ones(3, 3))
     ),
 )
-weights.reject("a truth for each weight", "True or False", lambda weights: weights(*qk()) > 0)
+weights.reject(
+    "one head", f"another head.*{MISSED}", lambda w: weights_by_formula(w, ((1, 3, 5, 7),))
+)
+weights.reject(
+    "one head, and sums of two",
+    f"several heads, its weights are closer.*{MISSED}",
+    lambda weights: weights_by_formula(weights, ((1, 3, 5, 7),)) and sums_to_one(weights),
+)
+weights.reject(
+    "width one", f"further from even.*{MISSED}", lambda w: weights_by_formula(w, ((2, 3, 5, 1),))
+)
+weights.reject(
+    "width four",
+    f"right for d_k = 4.*{MISSED}",
+    lambda w: weights_by_formula(w, ((2, 3, 5, 4), (3, 6, 2, 4))),
+)
+weights.reject(
+    "as many keys as features",
+    f"more keys than d_k.*{MISSED}",
+    lambda w: weights_by_formula(w, ((2, 3, 5, 5), (3, 6, 2, 2))),
+)
+weights.reject(
+    "the first head only",
+    f"some keys have no effect.*{MISSED}",
+    lambda w: weights_by_formula(w, look=0),
+)
+weights.reject(
+    "small scores",
+    f"large scores.*{MISSED}",
+    lambda w: weights_by_formula(w, kinds=("usual",)),
+)
+weights.reject(
+    "large scores for one query alone",
+    f"far below another's.*{MISSED}",
+    lambda w: weights_by_formula(w, kinds=("usual",)) and weights_by_formula(w, ((1, 1, 5, 7),)),
+)
+weights.reject(
+    "more axes than are promised",
+    "it runs",
+    lambda w: close(w(q := torch.randn(2, 3, 4, 5), q), softmaxed(q, q)),
+)
+weights.reject(
+    "exactly one's own rounding",
+    FALSE_ALARM,
+    lambda w: torch.equal(w(*(x := qk(n_q=30, n_k=40))), softmaxed(*x)),
+)
 
 # Masks
 hidden = Exercise(bug_zoo.hidden_is_hidden)
+BOTH = ((torch.float32, 1e-5), (torch.float16, 2e-2))
+SQUARE, LONG, WIDE, ONE = (5, 5), (3, 7), (6, 4), (1, 6)
 
 
 def qkv(n_q=4, n_k=5, d=3, dtype=torch.float32):
     return tuple(torch.randn(n, d).to(dtype) for n in (n_q, n_k, n_k))
 
 
-MAY = torch.tensor([[1, 0, 1, 1, 0], [1, 1, 1, 1, 1], [0, 0, 1, 0, 0], [0, 1, 0, 1, 1]]).bool()
-BOTH = ((torch.float32, 1e-5), (torch.float16, 1e-2))
+def chance(n_q, n_k):
+    may = torch.rand(n_q, n_k) < 0.5
+    may[range(n_q), torch.randint(n_k, (n_q,))] = True
+    return may
 
 
-def hidden_by_formula(attend, types=BOTH, may=MAY):
+def one_row(n_q, n_k):
+    return chance(1, n_k).expand(n_q, n_k)
+
+
+def symmetric(n_q, n_k):
+    may = chance(n_q, n_k)
+    return may | may.T if n_q == n_k else may
+
+
+def far_apart(may, open_score=-200.0, hidden_score=200.0):
+    """Make queries and keys whose open products are one number, and the hidden ones another."""
+    low, high = torch.tensor(open_score), torch.tensor(hidden_score)
+    return 200 * torch.eye(len(may)), torch.where(may.T, low, high)
+
+
+def hidden_by_formula(
+    attend, types=BOTH, sizes=(SQUARE, LONG, WIDE, ONE), mask=chance, far=(far_apart,), exact=True
+):
     for dtype, atol in types:
-        q, k, v = qkv(dtype=dtype)
-        expected = reference(q.float(), k.float(), v.float(), may)
-        if not close(attend(q, k, v, may).float(), expected, atol):
-            return False
+        for n_q, n_k in sizes * 5:
+            may, v = mask(n_q, n_k), torch.randn(n_k, 3).to(dtype)
+            usual = torch.randn(n_q, 8), torch.randn(n_k, 8)
+            for q, k in [usual, *(make(may) for make in far)]:
+                q, k = q.to(dtype), k.to(dtype)
+                out = attend(q, k, v, may)
+                expected = reference(q.float(), k.float(), v.float(), may)
+                if (exact and out.dtype != dtype) or not close(out.float(), expected, atol):
+                    return False
     return True
 
 
 def hidden_by_cutting(attend):
     for dtype, atol in BOTH:
-        q, k, v = qkv(dtype=dtype)
-        may = torch.tensor([True, False, True, True, False]).expand(4, 5)
-        open_ = may[0]
-        cut = attend(q, k[open_], v[open_], torch.ones(4, 3, dtype=torch.bool))
-        if not (attend(q, k, v, may) - cut).abs().max() < atol:
-            return False
+        for n_q, n_k in (SQUARE, LONG, WIDE, ONE) * 4:
+            may, v = chance(n_q, n_k), torch.randn(n_k, 2).to(dtype)
+            for q, k in ((torch.randn(n_q, 4), torch.randn(n_k, 4)), far_apart(may)):
+                q, k = q.to(dtype), k.to(dtype)
+                out = attend(may=may, v=v, k=k, q=q)
+                for i, row in enumerate(may):
+                    alone = (k[row].double() @ q[i].double() / q.shape[1] ** 0.5).softmax(0)
+                    gap = (out[i].double() - alone @ v[row].double()).abs().max()
+                    if not gap < atol or out.dtype != q.dtype:
+                        return False
     return True
 
 
 def hidden_by_change(attend):
-    ones = torch.ones(5, 3)
+    """Nothing is compared with a formula: hidden parts change, and what is hidden is cut off."""
     for dtype, atol in BOTH:
-        q, k, v = qkv(dtype=dtype)
-        other = k.clone(), v.clone()
-        for x in other:
-            x[~MAY[2]] += 5
-        rows = [attend(q, *kv, MAY)[2] for kv in ((k, v), other)]
-        sums = attend(q, k, ones.to(dtype), MAY)
-        if not (close(*rows, atol=atol) and close(sums.float(), torch.ones(4, 3), atol)):
-            return False
+        for n_q, n_k in (SQUARE, LONG, WIDE, ONE) * 4:
+            may, v = chance(n_q, n_k), torch.randn(n_k, 2).to(dtype)
+            for q, k in ((torch.randn(n_q, 4), torch.randn(n_k, 4)), far_apart(may)):
+                q, k = q.to(dtype), k.to(dtype)
+                out = attend(q, k, v, may)
+                for i, row in enumerate(may):
+                    rest = torch.ones(1, int(row.sum()), dtype=torch.bool)
+                    alone = attend(q[i : i + 1], k[row], v[row], rest)[0]
+                    if out.dtype != dtype or not close(out[i].float(), alone.float(), atol):
+                        return False
     return True
+
+
+hidden.accept("the formula, in two types", hidden_by_formula)
+hidden.accept("what is open, in float64", hidden_by_cutting)
+hidden.accept("cut off what is hidden", hidden_by_change)
+
+MAY = torch.tensor([[1, 0, 1, 1, 0], [1, 1, 1, 1, 1], [0, 0, 1, 0, 0], [0, 1, 0, 1, 1]]).bool()
 
 
 def hidden_changed(attend, dtype=torch.float32, which=(0, 1), row=2, by=5.0):
@@ -176,96 +299,232 @@ def ones_give_ones(attend, dtype=torch.float32):
     return close(attend(q, k, ones, MAY), torch.ones(4, 3, dtype=dtype), 1e-2)
 
 
-hidden.accept("the formula, in two types", hidden_by_formula)
-hidden.accept("cut off what is hidden", hidden_by_cutting)
-hidden.accept("change what is hidden, and sums", hidden_by_change)
+def mask_does_something(attend):
+    x = qkv()
+    return not close(attend(*x, MAY), attend(*x, torch.ones_like(MAY)))
+
 
 hidden.reject("accepts all", f"less than one.*{MISSED}", lambda attend: True)
 hidden.reject("refuses all", FALSE_ALARM, lambda attend: False)
-hidden.reject(
-    "float32 only", f"float16.*{MISSED}", lambda a: hidden_by_formula(a, ((torch.float32, 1e-5),))
-)
 hidden.reject(
     "float16 as exact as float32",
     FALSE_ALARM,
     lambda a: hidden_by_formula(a, ((torch.float32, 1e-5), (torch.float16, 1e-7))),
 )
 hidden.reject(
+    "the other polarity",
+    FALSE_ALARM,
+    lambda a: hidden_by_formula(lambda *x: a(*x[:3], ~x[3]), sizes=(SQUARE,)),
+)
+hidden.reject("a mask of numbers", "it runs", lambda a: close(a(*qkv(), MAY.long()), 0))
+hidden.reject("returns the gap", "True or False", lambda a: (a(*qkv(), MAY) ** 2).sum())
+hidden.reject(
+    "a query without keys",
+    FALSE_ALARM,
+    lambda a: not a(*qkv(5, 5), causal_mask(5).roll(1, dims=0).logical_not()).isnan().any(),
+)
+
+# What an answer may exploit
+hidden.reject(
     "nothing hidden",
     f"less than one.*{MISSED}",
-    lambda a: hidden_by_formula(a, ((torch.float32, 1e-5),), torch.ones_like(MAY)),
+    lambda a: hidden_by_formula(a, mask=lambda *n: torch.ones(n, dtype=torch.bool)),
 )
-hidden.reject(
-    "the other polarity", FALSE_ALARM, lambda a: hidden_by_formula(lambda *x: a(*x[:3], ~x[3]))
-)
-hidden.reject("hidden part changed", f"float16.*{MISSED}", hidden_changed)
 hidden.reject(
     "hidden keys changed only",
     f"less than one.*{MISSED}",
     lambda a: hidden_changed(a, which=(1,)),
 )
-hidden.reject("ones give ones", f"has no effect.*{MISSED}", ones_give_ones)
-
-
-def mask_does_something(attend):
-    x = qkv()
-    return not close(attend(*x, MAY), attend(*x, torch.ones_like(MAY)))
-
-
 hidden.reject("the mask does something", f"less than one.*{MISSED}", mask_does_something)
-hidden.reject(
-    "the mask does something, and ones give ones",
-    f"hidden keys have a say.*{MISSED}",
-    lambda attend: mask_does_something(attend) and ones_give_ones(attend),
-)
-hidden.reject("a mask of numbers", "it runs", lambda a: close(a(*qkv(), MAY.long()), 0))
 hidden.reject(
     "no numbers missing",
     f"less than one.*{MISSED}",
     lambda a: not a(*qkv(dtype=torch.float16), MAY).isnan().any(),
 )
-hidden.reject("returns the gap", "True or False", lambda a: (a(*qkv(), MAY) ** 2).sum())
+hidden.reject("ones give ones", f"the mask has no effect.*{MISSED}", ones_give_ones)
+hidden.reject(
+    "the mask does something, and ones give ones",
+    f"an effect, and hidden keys have a say.*{MISSED}",
+    lambda attend: mask_does_something(attend) and ones_give_ones(attend),
+)
+hidden.reject(
+    "keys and not values changed",
+    f"the score zero.*{MISSED}",
+    lambda a: hidden_changed(a, which=(0,)) and ones_give_ones(a) and mask_does_something(a),
+)
+hidden.reject(
+    "the same keys hidden from all",
+    f"most of the mask.*{MISSED}",
+    lambda a: hidden_by_formula(a, mask=one_row),
+)
+hidden.reject(
+    "as many queries as keys",
+    f"another number of queries.*{MISSED}",
+    lambda a: hidden_by_formula(a, sizes=(SQUARE, (7, 7))),
+)
+hidden.reject(
+    "a symmetric mask",
+    f"from a column.*{MISSED}",
+    lambda a: hidden_by_formula(a, sizes=(SQUARE, ONE), mask=symmetric),
+)
+hidden.reject(
+    "float32 only", f"no use in float16.*{MISSED}", lambda a: hidden_by_formula(a, BOTH[:1])
+)
+hidden.reject(
+    "any type that comes",
+    f"float32 comes out.*{MISSED}",
+    lambda a: hidden_by_formula(a, exact=False),
+)
+hidden.reject("small scores", f"far below zero.*{MISSED}", lambda a: hidden_by_formula(a, far=()))
+hidden.reject(
+    "large scores that are all alike",
+    f"far above the open ones.*{MISSED}",
+    lambda a: hidden_by_formula(a, far=(lambda may: far_apart(may, -200.0, -200.0),)),
+)
 
 # Padding
 padding = Exercise(bug_zoo.padding_is_ignored)
 REAL = torch.tensor([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0], [1, 1, 0, 0, 0]]).bool()
+LEFT = torch.tensor([[0, 0, 1, 1, 1], [1, 1, 1, 1, 1], [0, 1, 1, 1, 1]]).bool()
+HOLES = torch.tensor([[1, 0, 1, 1, 0], [0, 1, 0, 0, 1], [1, 0, 0, 1, 1]]).bool()
+REALS = (REAL, LEFT, HOLES, HOLES[:1], LEFT[2:])
 
 
-def padding_by_change(encode, real=REAL):
+def filled_in(real, loud):
     x = torch.randn(*real.shape, 8)
-    other = torch.where(real[..., None], x, torch.randn_like(x))
+    return torch.where(real[..., None], x, loud * torch.randn_like(x))
+
+
+def padding_by_change(encode, real=REAL, loud=1):
+    x = filled_in(real, 1)
+    other = torch.where(real[..., None], x, filled_in(real, loud))
     return close(encode(x, real)[real], encode(other, real)[real])
 
 
-def padding_and_company(encode, real=REAL):
-    x = torch.randn(*real.shape, 8)
-    out = encode(x, real)
-    return all(
-        close(out[i, tokens], encode(x[i : i + 1, tokens], tokens[None, tokens])[0], 1e-4)
-        for i, tokens in enumerate(real)
-    )
+def padding_and_company(encode, reals=REALS, loud=500, atol=2e-5, only=slice(None)):
+    for real in reals:
+        x = filled_in(real, loud)
+        out = encode(x, real)
+        for i, tokens in list(enumerate(real))[only]:
+            alone = encode(x[i : i + 1, tokens], tokens[None, tokens])[0]
+            if not close(out[i, tokens], alone, atol):
+                return False
+    return True
+
+
+def padding_all_subsets(encode):
+    real = torch.tensor([[i >> j & 1 for j in range(4)] for i in range(1, 16)]).bool()
+    out = encode(real=real, x=(x := filled_in(real, 300)))
+    for i in torch.randperm(15).tolist():
+        got = encode(
+            x=filled_in(one := real[i : i + 1], 300).where(~one[..., None], x[i]), real=one
+        )
+        alone = encode(x=x[i, real[i]][None], real=torch.ones(1, int(real[i].sum())).bool())
+        if not (close(out[i, real[i]], alone[0]) and close(got[one], alone[0])):
+            return False
+    return True
 
 
 def padding_by_change_and_company(encode):
-    x = torch.randn(2, 5, 8)
-    real = REAL[1:]
-    same = close(encode(x, real)[0, :3], encode(x[:1], real[:1])[0, :3])
-    return same and padding_by_change(encode)
+    """More of it, other numbers in it, other company; and each sequence counts."""
+    same = True
+    for real in (REAL, LEFT, HOLES, HOLES):
+        x = filled_in(real, 400)
+        out = encode(x, real)
+        more = F.pad(x, (0, 0, 2, 1), value=7.0), F.pad(real, (2, 1))
+        turn, lone = torch.randperm(3), torch.randint(3, ())
+        same &= close(encode(*more)[:, 2:-1][real], out[real])
+        same &= close(encode(filled_in(real, 1).where(~real[..., None], x), real)[real], out[real])
+        same &= close(encode(x[turn], real[turn])[real[turn]], out[turn][real[turn]])
+        same &= close(encode(x[lone][None], real[lone][None])[0, real[lone]], out[lone, real[lone]])
+        other = filled_in(real.flip(1), 1)
+        other[lone] = x[lone]
+        others = real.flip(1).index_copy(0, lone[None], real[lone][None])
+        same &= close(encode(other, others)[lone, real[lone]], out[lone, real[lone]])
+        same &= tokens_hear_each_other(encode, real)
+    return same
 
 
-def padding_by_gradient(encode):
-    x = torch.randn(3, 5, 8, requires_grad=True)
-    heard = torch.autograd.grad(encode(x, REAL)[REAL].square().sum(), x)[0].abs().amax(-1)
-    return bool((heard[~REAL] < 1e-7).all() and (heard[REAL] > 1e-7).all())
+def tokens_hear_each_other(encode, real=REAL):
+    """The first token of each sequence hears the last one of it, if it has two."""
+    x = torch.randn(*real.shape, 8)
+    first, last = real.int().argmax(1), real.shape[1] - 1 - real.flip(1).int().argmax(1)
+    heard = []
+    for i in torch.nonzero(first < last).flatten():
+        other = x.clone()
+        other[i, last[i]] += 1
+        heard.append(not close(encode(x, real)[i, first[i]], encode(other, real)[i, first[i]]))
+    return all(heard)
 
 
-padding.accept("alone, without padding", padding_and_company)
-padding.accept("padding redrawn, several lengths", padding_by_change)
-padding.accept("padding redrawn, and company", padding_by_change_and_company)
-padding.accept("gradients", padding_by_gradient)
+padding.accept("as each sequence alone", padding_and_company)
+padding.accept("all subsets, by the names of the arguments", padding_all_subsets)
+padding.accept("what must not matter, and what must", padding_by_change_and_company)
 
-padding.reject("accepts all", f"PyTorch's module, tokens.*{MISSED}", lambda encode: True)
+padding.reject("accepts all", f"tokens hear from padding.*{MISSED}", lambda encode: True)
 padding.reject("refuses all", FALSE_ALARM, lambda encode: False)
+padding.reject(
+    "the other polarity",
+    FALSE_ALARM,
+    lambda encode: padding_by_change(lambda x, real: encode(x, ~real), REAL[1:]),
+)
+
+
+def all_outputs(encode):
+    x = torch.randn(3, 5, 8)
+    other = torch.where(REAL[..., None], x, torch.randn_like(x))
+    return close(encode(x, REAL), encode(other, REAL))
+
+
+padding.reject("padding's own outputs", FALSE_ALARM, all_outputs)
+padding.reject(
+    "outputs times zero where padding is",
+    FALSE_ALARM,
+    lambda encode: not (encode(torch.randn(3, 5, 8), REAL) * REAL[..., None]).isnan().any(),
+)
+padding.reject(
+    "numbers for tokens",
+    "it runs",
+    lambda encode: padding_by_change(lambda x, real: encode(x, real.float())),
+)
+padding.reject("the wrong width", "it runs", lambda encode: encode(torch.randn(3, 5, 6), REAL))
+padding.reject(
+    "shapes",
+    f"PyTorch's module, tokens.*{MISSED}",
+    lambda encode: encode(torch.randn(3, 5, 8), REAL).shape == (3, 5, 8),
+)
+
+# What an answer may exploit
+
+
+def hears(encode):
+    x = torch.randn(2, 5, 8)
+    other = x.clone()
+    other[:, 0] += 1
+    return not close(encode(x, REAL[1:])[:, 1], encode(other, REAL[1:])[:, 1])
+
+
+padding.reject(
+    "no padding at all",
+    f"tokens hear from padding.*{MISSED}",
+    lambda encode: close(
+        encode(x := torch.randn(2, 5, 8), torch.ones(2, 5) > 0)[0], encode(x[:1], REAL[:1])[0]
+    ),
+)
+padding.reject(
+    "tokens hear each other", f"tokens hear from padding.*{MISSED}", lambda e: not e(
+        filled_in(REAL[1:], 1), REAL[1:]
+    )[REAL[1:]].isnan().any()
+)  # fmt: skip
+padding.reject(
+    "numbers where nothing is padding",
+    f"one document's code.*{MISSED}",
+    lambda encode: (
+        encode(torch.randn(1, 5, 8), REAL[:1]).abs().min() > 0
+        and not encode(torch.randn(1, 5, 8), REAL[:1]).isnan().any()
+    ),
+)
+padding.reject("tokens hear tokens", f"hear from everybody.*{MISSED}", hears)
 padding.reject(
     "one sequence",
     f"the others in its batch.*{MISSED}",
@@ -277,100 +536,101 @@ padding.reject(
     lambda encode: padding_by_change(encode, REAL[[1, 1, 1]]),
 )
 padding.reject(
-    "no padding at all",
-    f"tokens hear from padding.*{MISSED}",
-    lambda encode: padding_by_change(encode, REAL[:1]),
-)
-padding.reject(
-    "the other polarity",
-    FALSE_ALARM,
-    lambda encode: padding_by_change(lambda x, real: encode(x, ~real)),
+    "other numbers in the padding",
+    f"how much of it.*{MISSED}",
+    lambda e: all(padding_by_change(e, real, 500) for real in REALS),
 )
 
 
-def all_outputs(encode):
-    x = torch.randn(3, 5, 8)
-    other = torch.where(REAL[..., None], x, torch.randn_like(x))
-    return close(encode(x, REAL), encode(other, REAL))
+def more_of_it(encode, real=REAL):
+    x = filled_in(real, 1)
+    more = encode(F.pad(x, (0, 0, 0, 2)), F.pad(real, (0, 2)))[:, :-2]
+    return padding_by_change(encode, real, 500) and close(encode(x, real)[real], more[real])
 
 
-def tokens_hear_each_other(encode, real=REAL):
-    x = torch.randn(*real.shape, 8)
-    other = x.clone()
-    other[:, 0] += 1
-    return not close(encode(x, real)[:, 1], encode(other, real)[:, 1])
-
-
-padding.reject("padding's own outputs", FALSE_ALARM, all_outputs)
 padding.reject(
-    "tokens hear each other", f"tokens hear from padding.*{MISSED}", tokens_hear_each_other
+    "other numbers in the padding, and more of it",
+    f"what stands in its place in other.*{MISSED}",
+    lambda e: all(more_of_it(e, real) for real in REALS),
 )
 padding.reject(
-    "tokens hear each other beside padding",
-    f"hear from everybody.*{MISSED}",
-    lambda encode: tokens_hear_each_other(encode, REAL[1:]),
+    "the first sequence only",
+    f"where the first has it.*{MISSED}",
+    lambda e: padding_and_company(e, REALS * 2, only=slice(1)),
 )
 padding.reject(
-    "numbers where nothing is padding",
-    f"one document's code.*{MISSED}",
-    lambda encode: (
-        encode(torch.randn(1, 5, 8), REAL[:1]).abs().min() > 0
-        and not encode(torch.randn(1, 5, 8), REAL[:1]).isnan().any()
+    "others in its sequence, not others in the batch",
+    f"the tokens of other sequences.*{MISSED}",
+    lambda e: all(more_of_it(e, real) and tokens_hear_each_other(e, real) for real in REALS),
+)
+padding.reject(
+    "padding on the right",
+    f"is not on the right.*{MISSED}",
+    lambda e: padding_and_company(e, (REAL, REAL.flip(0), REAL[1:2])),
+)
+padding.reject(
+    "padding at the ends",
+    f"tokens on both sides.*{MISSED}",
+    lambda e: padding_and_company(e, (REAL, LEFT, REAL.flip(0), LEFT[2:])),
+)
+padding.reject(
+    "a generous bound",
+    f"its numbers are small.*{MISSED}",
+    lambda e: padding_and_company(e, REALS * 5, loud=1, atol=0.05),
+)
+padding.reject(
+    "quiet padding",
+    f"beside padding of large numbers.*{MISSED}",
+    lambda e: padding_and_company(e, loud=1),
+)
+padding.reject(
+    "each shape once",
+    f"the first time.*{MISSED}",
+    lambda e: padding_and_company(
+        e, (REAL, F.pad(LEFT, (1, 0)), HOLES[:2, :4], F.pad(HOLES, (2, 2)))
     ),
 )
-padding.reject(
-    "shapes",
-    f"PyTorch's module, tokens.*{MISSED}",
-    lambda encode: encode(torch.randn(3, 5, 8), REAL).shape == (3, 5, 8),
-)
-padding.reject(
-    "not NaN",
-    f"tokens hear from padding.*{MISSED}",
-    lambda encode: not encode(torch.randn(2, 5, 8), REAL[1:])[REAL[1:]].isnan().any(),
-)
-padding.reject(
-    "numbers for tokens",
-    "it runs",
-    lambda encode: padding_by_change(lambda x, real: encode(x, real.float())),
-)
-padding.reject("the wrong width", "it runs", lambda encode: encode(torch.randn(3, 5, 6), REAL))
 
 # Causal, with a past
 past = Exercise(bug_zoo.past_is_kept)
+PAIRS = ((1, 6), (3, 7), (5, 9), (6, 6), (4, 60))  # n_q and n_k
 
 
-def with_past(attend, n_q=2, n_k=6):
-    q, k, v = qkv(n_q, n_k)
-    return close(attend(q, k, v), reference(q, k, v, causal_mask(n_q, n_k)))
+def with_past(attend, pairs=PAIRS, kinds=KINDS, look=slice(None)):
+    for n_q, n_k in pairs * 5:
+        for kind in kinds:
+            (q, k), v = pair(kind, (n_q, 4), (n_k, 4)), torch.randn(n_k, 3)
+            expected = reference(q, k, v, causal_mask(n_q, n_k))
+            if not close(attend(q, k, v)[look], expected[look], 2e-3):
+                return False
+    return True
 
 
 def part_and_whole(attend):
-    q, k, v = torch.randn(3, 6, 4)
-    whole = reference(q, k, v, causal_mask(6))
-    return all(close(attend(q[-n:], k, v), whole[-n:]) for n in range(1, 7))
-
-
-def grown_by_blocks(attend):
-    q, k, v = torch.randn(3, 2, 7, 4)
-    cuts = [0, 2, 3, 7]
-    blocks = [attend(q[:, a:b], k[:, :b], v[:, :b]) for a, b in pairwise(cuts)]
-    expected = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-    return close(torch.cat(blocks, dim=1), expected)
-
-
-def heard_by_gradient(attend):
-    q, k, v = qkv(3, 6)
-    for i in range(3):
-        leaf = v.clone().requires_grad_()
-        heard = torch.autograd.grad(attend(q, k, leaf)[i].sum(), leaf)[0].abs().sum(1) > 0
-        if not torch.equal(heard, torch.arange(6) <= i + 3):
+    for kind in KINDS * 4:
+        (q, k), v = pair(kind, (30, 4), (30, 4)), torch.randn(30, 4)
+        whole = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        if not all(close(attend(q[-n:], k, v), whole[-n:], 2e-3) for n in range(1, 31)):
             return False
     return True
 
 
-def own_whole(attend, n_q=1):
+def grown_by_blocks(attend):
+    for kind in KINDS * 4:
+        (q, k), v = pair(kind, (40, 5), (40, 5)), torch.randn(40, 2)
+        for cuts in ((0, 2, 3, 7, 40), (0, 40), (0, 30, 31, 33, 40)):
+            blocks = [attend(v=v[:b], k=k[:b], q=q[a:b]) for a, b in pairwise(cuts)]
+            expected = torch.stack(
+                [(k[: i + 1] @ q[i] / 5**0.5).softmax(0) @ v[: i + 1] for i in range(40)]
+            )
+            if not close(torch.cat(blocks), expected, 2e-3):
+                return False
+    return True
+
+
+def own_whole(attend, ns=range(1, 6)):
     q, k, v = torch.randn(3, 6, 4)
-    return close(attend(q, k, v)[-n_q:], attend(q[-n_q:], k, v))
+    return all(close(attend(q, k, v)[-n:], attend(q[-n:], k, v)) for n in ns)
 
 
 def nothing_ahead(attend, n_q=3, n_k=6):
@@ -381,17 +641,20 @@ def nothing_ahead(attend, n_q=3, n_k=6):
     return close(attend(q, k, v)[:-1], attend(q, *other)[:-1])
 
 
+def right_places(attend, pairs=PAIRS):
+    for n_q, n_k in pairs:
+        out = attend(torch.randn(n_q, n_k), torch.randn(n_k, n_k), torch.eye(n_k))
+        if not torch.equal(out > 0, causal_mask(n_q, n_k)):
+            return False
+    return True
+
+
 past.accept("a mask of its own", with_past)
 past.accept("part and whole", part_and_whole)
-past.accept("grown by blocks", grown_by_blocks)
-past.accept("gradients", heard_by_gradient)
+past.accept("grown by blocks, by the names of the arguments", grown_by_blocks)
 
-past.reject("accepts all", f"one key only.*{MISSED}", lambda attend: True)
+past.reject("accepts all", f"comes alone hears one key.*{MISSED}", lambda attend: True)
 past.reject("refuses all", FALSE_ALARM, lambda attend: False)
-past.reject("squares only", f"one key only.*{MISSED}", lambda a: with_past(a, 5, 5))
-past.reject("one query only", f"after its own.*{MISSED}", lambda a: with_past(a, 1, 6))
-past.reject("nothing from ahead", f"one key only.*{MISSED}", nothing_ahead)
-past.reject("its own whole", f"the future.*{MISSED}", lambda a: own_whole(a))
 past.reject(
     "aligned at the top",
     FALSE_ALARM,
@@ -400,47 +663,91 @@ past.reject(
 past.reject("no mask", FALSE_ALARM, lambda a: close(a(*(x := qkv(2, 6))), reference(*x)))
 past.reject("shapes", f"one key only.*{MISSED}", lambda a: a(*qkv(2, 6)).shape == (2, 3))
 past.reject(
-    "only the last row",
-    f"after its own.*{MISSED}",
-    lambda a: close(a(*(x := qkv(3, 6)))[-1], reference(*x)[-1]),
-)
-past.reject(
     "strictly the past",
     FALSE_ALARM,
     lambda a: close(a(*(x := qkv(2, 6))), reference(*x, causal_mask(2, 6).roll(-1, dims=1))),
 )
 past.reject("more queries than keys", "it runs", lambda a: close(a(*qkv(6, 2)), 0))
+past.reject(
+    "more axes than are promised",
+    f"it runs|{FALSE_ALARM}",
+    lambda a: close(a(*(x := torch.randn(3, 2, 5, 4))[:, :, 2:]), reference(*x)[:, 2:]),
+)
+
+# What an answer may exploit
+past.reject("squares only", f"comes alone hears one.*{MISSED}", lambda a: with_past(a, ((6, 6),)))
+past.reject("nothing from ahead", f"comes alone hears one key.*{MISSED}", nothing_ahead)
+past.reject(
+    "one query, and the whole",
+    f"first of two hears one key.*{MISSED}",
+    lambda a: with_past(a, ((1, 6), (6, 6), (1, 50))),
+)
+past.reject("its own whole", f"hear from the future.*{MISSED}", own_whole)
+past.reject(
+    "only the last row",
+    f"after its own.*{MISSED}",
+    lambda a: with_past(a, ((1, 6), (3, 7), (5, 9)), look=slice(-1, None)),
+)
+past.reject(
+    "the whole, and the last row of its parts",
+    f"as soon as there is a past.*{MISSED}",
+    lambda a: with_past(a, ((6, 6), (60, 60))) and with_past(a, look=slice(-1, None)),
+)
+past.reject(
+    "twice as many keys as queries",
+    f"half as many queries.*{MISSED}",
+    lambda a: with_past(a, ((1, 2), (2, 4), (3, 6), (30, 60))),
+)
+past.reject("the places of the weights", f"less than one.*{MISSED}", right_places)
+past.reject("short texts", f"15 positions back.*{MISSED}", lambda a: with_past(a, PAIRS[:-1]))
+past.reject("small scores", f"large scores.*{MISSED}", lambda a: with_past(a, kinds=("usual",)))
 
 # Heads
 heads = Exercise(bug_zoo.heads_keep_apart)
+SHAPES = ((3, 4, 2, 5), (2, 3, 1, 4), (1, 5, 4, 3))  # B, n, h and d
 
 
-def what_work_sees(in_heads, B=3, n=4, h=2, d=5):
-    x, seen = torch.randn(B, n, h * d), []
-
-    def look(parts):
-        seen.append(parts)
-        return parts
-
-    return close(in_heads(look, x, h), x) and close(seen[0], split_heads(x, h))
-
-
-def marked_places(in_heads):
-    B, n, h, d = 2, 3, 4, 2
-    mark = torch.arange(B * h * n).view(B, h, n, 1)
-    out = in_heads(lambda parts: parts + mark, torch.zeros(B, n, h * d), h)
-    return all(
-        out[b, t, i * d + c] == mark[b, i, t]
-        for b in range(B) for t in range(n) for i in range(h) for c in range(d)
-    ) and close(in_heads(lambda parts: parts, x := torch.randn(2, 3, 8), h), x)  # fmt: skip
+def fresh_numbers(in_heads, shapes=SHAPES, once=True):
+    for B, n, h, d in shapes:
+        x, back, given = torch.randn(B, n, h * d), torch.randn(B, h, n, d), []
+        out = in_heads(lambda parts, given=given, back=back: (given.append(parts), back)[1], x, h)
+        if not (close(given[0], split_heads(x, h)) and close(out, merge_heads(back))):
+            return False
+        if once and len(given) > 1:
+            return False
+    return True
 
 
-def running_sums(in_heads):
-    x = torch.randn(2, 5, 6)
-    factors = torch.tensor([[[[1.0]], [[2.0]], [[3.0]]], [[[5.0]], [[7.0]], [[9.0]]]])
-    out = in_heads(lambda parts: parts.cumsum(dim=2) * factors, x, 3)
-    expected = x.cumsum(dim=1) * factors.view(2, 1, 3).repeat_interleave(2, dim=2)
-    return close(out, expected, 1e-4)
+class Counting:
+    """A work that is an object: it counts its calls, and numbers what it returns."""
+
+    calls = 0
+
+    def __call__(self, parts):
+        self.calls += 1
+        return torch.arange(parts.numel()).view_as(parts) + parts.cumsum(dim=2)
+
+
+def numbered_places(in_heads):
+    for B, n, h, d in SHAPES:
+        work, x = Counting(), torch.randn(B, n, h * d)
+        out = in_heads(h=h, x=x, work=work)
+        for i in range(h):
+            part, own = slice(i * d, i * d + d), x[..., i * d : i * d + d].cumsum(dim=1)
+            places = torch.arange(B * h * n * d).view(B, h, n, d)[:, i]
+            if work.calls != 1 or not close(out[..., part] - places, own, 1e-4):
+                return False
+    return np.bool_(True)
+
+
+def running_sums(in_heads, shapes=SHAPES, factor=torch.rand):
+    for B, n, h, d in shapes:
+        x, f = torch.randn(B, n, h * d), factor(B, h) + 1
+        out = in_heads(lambda parts, f=f: parts.cumsum(dim=2) * f[..., None, None], x, h)
+        expected = x.cumsum(dim=1) * f.repeat_interleave(d, dim=1)[:, None]
+        if not close(out, expected, 1e-4):
+            return False
+    return True
 
 
 def untouched(in_heads, h=3):
@@ -448,35 +755,38 @@ def untouched(in_heads, h=3):
     return close(in_heads(lambda parts: parts, x, h), x)
 
 
-def all_alike(in_heads, h=3, B=2):
-    x = torch.randn(B, 5, 6)
-    return close(in_heads(lambda parts: parts.cumsum(dim=2), x, h), x.cumsum(dim=1), 1e-4)
+def what_work_sees(in_heads, B=3, n=4, h=2, d=5, look=slice(None)):
+    x, seen = torch.randn(B, n, h * d), []
+
+    def note(parts):
+        seen.append(parts)
+        return parts
+
+    return close(in_heads(note, x, h), x) and close(seen[0][:, look], split_heads(x, h)[:, look])
 
 
-heads.accept("what work gets", what_work_sees)
-heads.accept("marked places", marked_places)
+def factors(in_heads):
+    x, f = torch.randn(3, 4, 10), torch.randn(3, 2)
+    out = in_heads(lambda parts: parts * f[..., None, None], x, 2)
+    return close(out, x * f.repeat_interleave(5, dim=1)[:, None])
+
+
+def middle_head(in_heads):
+    x, back, given = torch.randn(2, 4, 15), torch.randn(2, 3, 4, 5), []
+    out = in_heads(lambda parts: (given.append(parts), back)[1], x, 3)
+    return close(given[0][:, 1], x[..., 5:10]) and close(out[..., 5:10], back[:, 1])
+
+
+heads.accept("fresh numbers", fresh_numbers)
+heads.accept("numbered places, by the names of the arguments", numbered_places)
 heads.accept("running sums, times a factor", running_sums)
 
 heads.reject("accepts all", f"in another order.*{MISSED}", lambda in_heads: True)
 heads.reject("refuses all", FALSE_ALARM, lambda in_heads: False)
-heads.reject("left untouched", f"comes back as it was.*{MISSED}", untouched)
 heads.reject(
     "shapes",
     f"another order.*{MISSED}",
     lambda f: f(lambda parts: parts, torch.randn(2, 5, 6), 3).shape == (2, 5, 6),
-)
-heads.reject(
-    "what work gets, not what comes back",
-    f"though each head gets its own.*{MISSED}",
-    lambda in_heads: what_work_sees(lambda work, x, h: (in_heads(work, x, h), x)[1]),
-)
-heads.reject("all heads alike", f"each other's place.*{MISSED}", all_alike)
-heads.reject("one head", f"another order.*{MISSED}", lambda f: all_alike(f, h=1))
-heads.reject("one sequence", f"each other's place.*{MISSED}", lambda f: what_work_sees(f, B=1))
-heads.reject(
-    "the shape that work gets",
-    f"another order.*{MISSED}",
-    lambda f: bool(f(lambda p: p * 0 + (p.shape == (2, 3, 5, 2)), torch.ones(2, 5, 6), 3).all()),
 )
 heads.reject(
     "expects cards dealt in turn",
@@ -492,61 +802,119 @@ heads.reject(
     lambda f: close(f(lambda p: p[..., :1].flatten(), x := torch.randn(2, 5, 6), 3), x),
 )
 heads.reject("the order of arguments", "it runs", lambda f: f(torch.randn(2, 5, 6), 3, lambda p: p))
+heads.reject(
+    "a work that writes into x",
+    FALSE_ALARM,
+    lambda f: close(
+        f(lambda p: p.mul_(2).cumsum(2), x := torch.randn(2, 5, 6), 3), 2 * x.cumsum(1)
+    ),
+)
+
+# What an answer may exploit
+heads.reject(
+    "the shape that work gets",
+    f"another order.*{MISSED}",
+    lambda f: bool(f(lambda p: p * 0 + (p.shape == (2, 3, 5, 2)), torch.ones(2, 5, 6), 3).all()),
+)
+heads.reject(
+    "what work gets, not what comes back",
+    f"though each head gets its own.*{MISSED}",
+    lambda in_heads: what_work_sees(lambda work, x, h: (in_heads(work, x, h), x)[1]),
+)
+heads.reject("left untouched", f"part of every token.*{MISSED}", untouched)
+heads.reject(
+    "all heads alike",
+    f"each other's place.*{MISSED}",
+    lambda f: running_sums(f, factor=torch.zeros),
+)
+heads.reject("one head", f"another order.*{MISSED}", lambda f: fresh_numbers(f, SHAPES[1:2]))
+heads.reject(
+    "one sequence",
+    f"each other's place.*{MISSED}",
+    lambda f: fresh_numbers(f, ((1, 4, 2, 5), (1, 3, 1, 4))),
+)
+heads.reject(
+    "one number for each head",
+    f"lie side by side.*{MISSED}",
+    lambda f: fresh_numbers(f, ((3, 4, 5, 1), (2, 3, 1, 1))),
+)
+heads.reject("the middle head", f"numbered from the right.*{MISSED}", middle_head)
+heads.reject("a factor for each head", f"not in their places.*{MISSED}", factors)
+heads.reject(
+    "looks, and returns what it was given", f"returns does not matter.*{MISSED}", what_work_sees
+)
+heads.reject(
+    "the first time only",
+    f"handed to it once more.*{MISSED}",
+    lambda f: fresh_numbers(f, once=False),
+)
+heads.reject(
+    "never one head",
+    f"there is one head.*{MISSED}",
+    lambda f: fresh_numbers(f, SHAPES[::2]),
+)
 
 # Layers
 layers = Exercise(bug_zoo.layer_is_sound)
+DIMENSIONS = ((2, 5, 3, 15), (3, 4, 1, 7), (2, 3, 2, 10))  # B, n, h and d_model
 
 
-def matrices(d=6):
-    return [torch.randn(d, d) / 2 for _ in range(4)]
+def matrices(d=6, sharp=1):
+    w_q, w_k, w_v, w_o = (torch.randn(d, d) / d**0.5 for _ in range(4))
+    return [w_q * sharp, w_k * sharp, w_v, w_o]
 
 
-def layer_by_torch(layer, h=3, scale=1.0, w_o=None):
-    theirs = nn.MultiheadAttention(6, h, bias=False, batch_first=True).requires_grad_(False)
-    w = matrices() if w_o is None else [*matrices()[:3], w_o]
-    theirs.in_proj_weight.copy_(torch.cat(w[:3]))
-    theirs.out_proj.weight.copy_(w[3])
-    x = torch.randn(2, 4, 6)
-    return close(layer(x, *w, h), theirs(x, x, x)[0] * scale, 1e-4)
+def trusted(x, w_q, w_k, w_v, w_o, h):
+    return merge_heads(reference(*(split_heads(x @ w.T, h) for w in (w_q, w_k, w_v)))) @ w_o.T
+
+
+def layer_by_formula(layer, dimensions=DIMENSIONS, sharp=(1, 10), change=None, draw=torch.randn):
+    for B, n, h, d in dimensions * 4:
+        for size in sharp:
+            w, x = matrices(d, size), draw(B, n, d)
+            w = w if change is None else change(w)
+            if not close(layer(x, *w, h), trusted(x, *w, h), 5e-3):
+                return False
+    return True
+
+
+def layer_by_torch(layer):
+    for (B, n, h, d), sharp in zip(DIMENSIONS, (1, 1, 20), strict=True):
+        theirs = nn.MultiheadAttention(d, h, bias=False, batch_first=True)
+        with torch.no_grad():
+            theirs.in_proj_weight[: 2 * d] *= sharp
+        x = torch.randn(B, n, d)
+        out = layer(x, *theirs.in_proj_weight.chunk(3), theirs.out_proj.weight, h)
+        if not close(out, theirs(x, x, x)[0], 5e-3):
+            return False
+    return True
 
 
 def layer_by_labkit(layer):
-    ours = MultiHeadAttention(8, 2, bias=False).requires_grad_(False)
-    x = torch.randn(2, 5, 8)
-    w = [part.weight for part in (ours.w_q, ours.w_k, ours.w_v, ours.w_o)]
-    return close(layer(x, *w, 2), ours(x))
+    for (B, n, h, d), sharp in zip(DIMENSIONS, (1, 1, 20), strict=True):
+        ours = MultiHeadAttention(d, h, bias=False).requires_grad_(False)
+        w = [part.weight for part in (ours.w_q, ours.w_k, ours.w_v, ours.w_o)]
+        w[0] *= sharp
+        w[1] *= sharp
+        x = torch.randn(B, n, d)
+        if not close(layer(x, *w, h), ours(x), 5e-3):
+            return False
+    return True
 
 
 def layer_by_einsum(layer):
-    (w_q, w_k, w_v, w_o), x = matrices(), torch.randn(2, 5, 6)
-    q, k, v = (torch.einsum("btc,hdc->bhtd", x, w.view(3, 2, 6)) for w in (w_q, w_k, w_v))
-    p = (torch.einsum("bhid,bhjd->bhij", q, k) / 2**0.5).softmax(-1)
-    out = torch.einsum("bhij,bhjd,chd->bic", p, v, w_o.view(6, 3, 2))
-    return close(layer(x, w_q, w_k, w_v, w_o, 3), out, 1e-4)
-
-
-def layer_by_special_matrices(layer):
-    x = torch.randn(2, 5, 6)
-    w_q, w_k, w_v, w_o = matrices()
-    zero = torch.zeros(6, 6)
-    mean = x.mean(dim=1, keepdim=True) @ w_v.T @ w_o.T
-    even_q, even_k = (layer(x, *w, w_v, w_o, 3) for w in ((zero, w_k), (w_q, zero)))
-    alike = torch.cat([torch.ones(2, 5, 1), x[..., 1:]], dim=-1)
-    asked = layer(alike, w_q * (torch.arange(6) == 0), w_k, w_v, w_o, 3)  # all ask the same
-    even = (alike @ w_v.T @ w_o.T).mean(dim=1)
-    last = torch.cat([zero[:4], w_v[4:]])  # only the last of three heads has values
-    sharp = layer(x, 9 * w_q, 9 * w_k, last, torch.eye(6), 3)[..., 4:]
-    alone = layer(
-        x, *(torch.cat([9 * w[4:], w[:4]]) for w in (w_q, w_k)), last.roll(2, 0), torch.eye(6), 3
-    )
-    return bool(
-        close(even_q, mean.expand(2, 5, 6), 1e-4)
-        and close(even_k, mean.expand(2, 5, 6), 1e-4)
-        and close(asked, asked[:, :1].expand(2, 5, 6))
-        and not close(asked[:, 0], even, 1e-3)
-        and close(sharp, alone[..., :2], 1e-3)
-        and layer(x, w_q, w_k, last, w_o, 3).abs().max() > 1e-3
-    )
+    for B, n, h, d in DIMENSIONS * 3:
+        for sharp in (1, 12):
+            (w_q, w_k, w_v, w_o), x = matrices(d, sharp), torch.randn(B, n, d).double()
+            q, k, v = (
+                torch.einsum("btc,hdc->bhtd", x, w.double().view(h, -1, d)) for w in (w_q, w_k, w_v)
+            )
+            p = (torch.einsum("bhid,bhjd->bhij", q, k) / (d / h) ** 0.5).softmax(-1)
+            out = torch.einsum("bhij,bhjd,chd->bic", p, v, w_o.double().view(d, h, -1))
+            got = layer(h=h, w_o=w_o, w_v=w_v, w_k=w_k, w_q=w_q, x=x.float())
+            if not np.allclose(got.numpy(), out.numpy(), atol=5e-3):
+                return np.False_
+    return np.True_
 
 
 def silent_without(layer, which, h=3):
@@ -555,61 +923,119 @@ def silent_without(layer, which, h=3):
     return layer(torch.randn(2, 5, 6), *w, h).abs().max().item() == 0
 
 
+def every_matrix_matters(layer):
+    x, w = torch.randn(2, 5, 6), matrices()
+    changed = [[m * (1 + (i == j)) for j, m in enumerate(w)] for i in range(4)]
+    return all(not close(layer(x, *w, 3), layer(x, *other, 3)) for other in changed)
+
+
+def hears_the_rest(layer, mine=False):
+    """Say whether the first token hears the rest: of the batch, or of its own sequence alone."""
+    x, w = torch.randn(2, 5, 6), matrices()
+    other = x.clone()
+    if mine:
+        other[0, 1:] += torch.randn(4, 6)
+    else:
+        other[1:] += torch.randn(1, 5, 6)
+        other[0, 1:] += torch.randn(4, 6)
+    return not close(layer(x, *w, 3)[0, 0], layer(other, *w, 3)[0, 0])
+
+
 layers.accept("PyTorch's module", layer_by_torch)
 layers.accept("labkit's layer", layer_by_labkit)
-layers.accept("einsum", layer_by_einsum)
-layers.accept("matrices whose result is known", layer_by_special_matrices)
+layers.accept("einsum, by the names of the arguments", layer_by_einsum)
+layers.accept("step by step", layer_by_formula)
 
-layers.reject("accepts all", f"has no effect on what.*{MISSED}", lambda layer: True)
+NO_EFFECT = f": one of the four matrices has no effect.*{MISSED}"
+layers.reject("accepts all", NO_EFFECT, lambda layer: True)
 layers.reject("refuses all", FALSE_ALARM, lambda layer: False)
+layers.reject("silent without keys", FALSE_ALARM, lambda a: silent_without(a, 1))
 layers.reject(
-    "one head", f"numbers in three of the matrices.*{MISSED}", lambda a: layer_by_torch(a, h=1)
+    "shapes",
+    NO_EFFECT,
+    lambda layer: layer(torch.randn(2, 5, 6), *matrices(), 3).shape == (2, 5, 6),
+)
+layers.reject("matrices the other way round", FALSE_ALARM, lambda a: layer_by_formula(
+    lambda x, *rest: a(x, *(w.T for w in rest[:4]), rest[4])
+))  # fmt: skip
+layers.reject(
+    "a wide layer to five digits after the point",
+    FALSE_ALARM,
+    lambda a: close(
+        a(x := torch.randn(2, 7, 256), *(w := [16 * m for m in matrices(256)]), 4),
+        trusted(x, *w, 4),
+    ),
+)
+
+# What an answer may exploit
+layers.reject("silent without W_O", NO_EFFECT, lambda a: silent_without(a, 3))
+layers.reject(
+    "the same matrix four times",
+    NO_EFFECT,
+    lambda a: layer_by_formula(a, change=lambda w: w[2:3] * 4),
+)
+layers.reject("every matrix matters", f"its heads hear each other.*{MISSED}", every_matrix_matters)
+layers.reject(
+    "every matrix matters, and tokens hear others",
+    f"in its place in other sequences.*{MISSED}",
+    lambda a: every_matrix_matters(a) and hears_the_rest(a),
+)
+layers.reject(
+    "every matrix matters, and tokens hear their own",
+    f"too much of the rest.*{MISSED}",
+    lambda a: every_matrix_matters(a) and hears_the_rest(a, mine=True),
+)
+layers.reject(
+    "one token",
+    f"each other's work.*{MISSED}",
+    lambda a: layer_by_formula(a, tuple((B, 1, h, d) for B, _, h, d in DIMENSIONS)),
+)
+layers.reject(
+    "nearly even weights",
+    f"each other's work.*{MISSED}",
+    lambda a: layer_by_formula(a, change=lambda w: [w[0] / 300, w[1] / 300, *w[2:]]),
 )
 layers.reject(
     "the identity as W_O",
     f"its own places of the output.*{MISSED}",
-    lambda a: layer_by_torch(a, w_o=torch.eye(6)),
+    lambda a: layer_by_formula(a, change=lambda w: [*w[:3], torch.eye(len(w[0]))]),
 )
 layers.reject(
-    "silent without values",
-    f"too much.*{MISSED}",
-    lambda a: silent_without(a, 2),
+    "one head",
+    f"numbers in three of the matrices.*{MISSED}",
+    lambda a: layer_by_formula(a, ((2, 5, 1, 7), (3, 4, 1, 9))),
 )
 layers.reject(
-    "silent without W_O", f"has no effect on what.*{MISSED}", lambda a: silent_without(a, 3)
-)
-layers.reject("silent without keys", FALSE_ALARM, lambda a: silent_without(a, 1))
-layers.reject(
-    "shapes",
-    f"has no effect on what.*{MISSED}",
-    lambda layer: layer(torch.randn(2, 5, 6), *matrices(), 3).shape == (2, 5, 6),
+    "symmetric matrices",
+    f"work of its transpose.*{MISSED}",
+    lambda a: layer_by_formula(a, change=lambda w: [m + m.T for m in w]),
 )
 layers.reject(
-    "the same matrix four times",
-    f"has no effect on what.*{MISSED}",
-    lambda layer: close(
-        layer(x := torch.randn(2, 5, 6), *[w := matrices()[0]] * 4, 3),
-        merge_heads(reference(*[split_heads(x @ w.T, 3)] * 3)) @ w.T,
-        1e-4,
-    ),
+    "as many heads as features",
+    f"further from even.*{MISSED}",
+    lambda a: layer_by_formula(a, ((2, 5, 4, 4), (3, 4, 1, 1), (2, 3, 6, 6))),
 )
-layers.reject("matrices the other way round", FALSE_ALARM, lambda a: layer_by_torch(
-    lambda x, *rest: a(x, *(w.T for w in rest[:4]), rest[4])
-))  # fmt: skip
-layers.reject("one token", f"each other's work.*{MISSED}", lambda layer: close(
-    layer(x := torch.randn(2, 1, 6), *(w := matrices()), 3), x @ w[2].T @ w[3].T, 1e-4
-))  # fmt: skip
 layers.reject(
-    "every matrix matters",
-    f"too much.*{MISSED}",
-    lambda layer: all(
-        not close(
-            layer(x := torch.randn(2, 5, 6), *(w := matrices()), 3),
-            layer(x, *(m * (1 + (i == j)) for j, m in enumerate(w)), 3),
-        )
-        for i in range(4)
-    ),
+    "one head, and heads of one number",
+    f"do not lie side by side.*{MISSED}",
+    lambda a: layer_by_formula(a, ((2, 5, 1, 7), (3, 4, 6, 6))),
 )
+layers.reject(
+    "one sequence",
+    f"tokens of other sequences.*{MISSED}",
+    lambda a: layer_by_formula(a, tuple((1, *rest) for _, *rest in DIMENSIONS)),
+)
+layers.reject(
+    "the same sequence twice",
+    f"tokens of other sequences.*{MISSED}",
+    lambda a: layer_by_formula(a, draw=lambda B, n, d: torch.randn(1, n, d).expand(B, n, d)),
+)
+layers.reject(
+    "never one head",
+    f"with one head, one of.*{MISSED}",
+    lambda a: layer_by_formula(a, DIMENSIONS[::2]),
+)
+layers.reject("small scores", f"large scores.*{MISSED}", lambda a: layer_by_formula(a, sharp=(1,)))
 
 # Dropout
 drops = Exercise(bug_zoo.dropout_is_sound)
@@ -620,48 +1046,110 @@ def twice(layer, x):
     return close(layer(x), layer(x))
 
 
-def dropout_in_turn(make):
-    layer, x = make(0.5), torch.randn(X)
-    trains = not twice(layer.train(), x)
+def dropout_in_turn(make, p=0.5, first_train=False):
+    layer, x = make(p), torch.randn(X)
+    if first_train:
+        layer.train()
+    trains = not twice(layer, x)
     rests = twice(layer.eval(), x)
     return trains and rests and not twice(layer.train(), x)
 
 
-def dropout_against_none(make):
-    x = torch.randn(X)
-    plain, layer = make(0.0)(x), make(0.3)
-    rested = [
-        close(layer.eval()(x), plain) and not close(layer.train()(x), plain) for _ in range(3)
-    ]
-    return all(rested)
+def nothing_at_zero(make):
+    plain, x = make(0.0), torch.randn(X)
+    return close(plain(x), plain.eval()(x))
 
 
-def dropout_many(make):
-    layer, x = make(0.5), torch.randn(1, 5, 8)
-    spread = []
-    for mode in (True, False, True):
-        layer.train(mode)
-        spread.append(torch.stack([layer(x) for _ in range(20)]).std(dim=0).max().item())
-    return spread[0] > 1e-3 and spread[1] < 1e-6 and spread[2] > 1e-3
+def within(measured, expected, signs=(1, -1)):
+    """Say whether a mean is at most six standard deviations away, in the directions that count."""
+    measured = measured.double()
+    gap = (measured.mean() - expected) / (measured.std() / len(measured) ** 0.5 + 1e-12)
+    return all((sign * gap).item() <= 6 for sign in signs)
 
 
-def dropout_once(make, first=True, second=False, p=0.5):
-    x = torch.randn(X)
-    layer = make(p).train(first)
-    told = twice(layer, x) != first
-    return told and twice(layer.train(second), x) != second
+@torch.no_grad()
+def dropout_in_numbers(make, p=0.9, n=3, share=within, whole=within, mean=within, zero=True):
+    """Count the queries that lose all they have, and compare means of training and evaluation."""
+    if not (dropout_in_turn(make) and (not zero or nothing_at_zero(make))):
+        return False
+    layer, x = make(p=p), torch.randn(1_500, n, 8)
+    out, used = layer(x), layer.eval()(x)
+    empty = (out == out.flatten(0, 1).median(dim=0).values).all(dim=-1)
+    side = (used - used.mean(dim=0)).sign()
+    return (
+        share(empty.flatten(), p ** (2 * n))
+        and whole(empty.all(dim=-1), p ** (2 * n * n))
+        and mean(((out - used) * side).mean(dim=(1, 2)), 0)
+    )
 
 
-drops.accept("train, use, train", dropout_in_turn)
-drops.accept("against a layer without", dropout_against_none)
-drops.accept("spreads", dropout_many)
+def dropout_of_two(make):
+    """Find the outcomes themselves: a token alone in two heads has four, each with its chance."""
+    if not (dropout_in_numbers(make) and nothing_at_zero(make)):
+        return False
+    p, layer = 0.3, make(0.3)
+    rows = layer(torch.randn(1, 1, 8).expand(4_000, 1, 8).contiguous()).detach()[:, 0]
+    kinds = [rows[0]]
+    for row in rows[:200]:
+        if not any(close(row, kind, 1e-4) for kind in kinds):
+            kinds.append(row)
+    shares = sorted(sum(close(r, kind, 1e-4) for r in rows[:1000]) / 1000 for kind in kinds)
+    expected = sorted([p * p, p * (1 - p), p * (1 - p), (1 - p) ** 2])
+    return len(kinds) == 4 and np.allclose(shares, expected, atol=0.08)
+
+
+def dropout_by_hand(make):
+    """No median: make(p) with a bias or not, and p from the share of outputs that x cannot move."""
+    for p in (0.8, 0.9):
+        if not dropout_in_turn(make, p) or not nothing_at_zero(make):
+            return False
+        layer, total = make(p), 4_000
+        with torch.no_grad():
+            out = layer(torch.randn(total, 2, 8))
+            rows, counts = out.flatten(1).unique(dim=0, return_counts=True)
+            left = rows[counts.argmax()].view(2, 8)
+            empty = (out == left).all(-1)
+            x = torch.randn(1, 2, 8)
+            many, used = layer(x.repeat(total, 1, 1)), layer.eval()(x)[0]
+        z = (many.mean(0) - used) / (many.std(0) / total**0.5)
+        if not (
+            within(empty[:, 0], p**4) and within(empty.all(1), p**8) and z.abs().max().item() < 6
+        ):
+            return False
+    return np.True_
+
+
+drops.accept("shares and means", dropout_in_numbers)
+drops.accept("shares of rows, means for one input", dropout_by_hand)
+drops.accept("shares and means, and the outcomes of two heads", dropout_of_two)
 
 drops.reject("accepts all", f"another output each time.*{MISSED}", lambda make: True)
 drops.reject("refuses all", FALSE_ALARM, lambda make: False)
-drops.reject("train, then use", f"without dropout.*{MISSED}", dropout_once)
+drops.reject("still in training", FALSE_ALARM, lambda m: twice(m(0.5), torch.randn(X)))
+drops.reject("dropping in use", FALSE_ALARM, lambda m: not twice(m(0.5).eval(), torch.randn(X)))
+drops.reject("the width of another model", "it runs", lambda make: make(0.5)(torch.randn(2, 5, 6)))
+drops.reject("a layer and not what makes it", "it runs", lambda make: make.eval())
+drops.reject("a probability of two", "it runs", lambda make: make(2.0)(torch.randn(X)).any())
 drops.reject(
-    "use only", f"without dropout.*{MISSED}", lambda m: twice(m(0.5).eval(), torch.randn(X))
+    "seldom and in few",
+    FALSE_ALARM,
+    lambda m: not twice(m(0.01), torch.randn(1, 2, 8)) and dropout_in_turn(m),
 )
+drops.reject(
+    "counts the parts that drop",
+    FALSE_ALARM,
+    lambda make: any(isinstance(part, nn.Dropout) for part in make(0.5).modules()),
+)
+drops.reject(
+    "no bias",
+    FALSE_ALARM,
+    lambda m: bool((m(0.9)(torch.randn(1000, 1, 8)) == 0).any()),
+)
+drops.reject("two sigma", FALSE_ALARM, lambda m: all(
+    dropout_in_numbers(m, share=lambda a, b: abs(a.double().mean() - b) < 0.002) for _ in range(3)
+))  # fmt: skip
+
+# What an answer may exploit
 drops.reject(
     "training only",
     f"another output each time.*{MISSED}",
@@ -672,18 +1160,79 @@ drops.reject(
     f"another output each time.*{MISSED}",
     lambda m: twice(m(0.0), torch.randn(X)),
 )
-drops.reject("still in training", FALSE_ALARM, lambda m: twice(m(0.5), torch.randn(X)))
-drops.reject("dropping in use", FALSE_ALARM, lambda m: not twice(m(0.5).eval(), torch.randn(X)))
+drops.reject(
+    "use only", f"without dropout.*{MISSED}", lambda m: twice(m(0.5).eval(), torch.randn(X))
+)
 drops.reject(
     "another layer for each mode",
     f"without dropout.*{MISSED}",
     lambda make: twice(make(0.5).eval(), x := torch.randn(X)) and not twice(make(0.5).train(), x),
 )
 drops.reject(
-    "counts the parts that drop",
-    f"another output each time.*{MISSED}",
-    lambda make: any(isinstance(part, nn.Dropout) for part in make(0.5).modules()),
+    "says train() first",
+    f"until .train\\(\\) is called.*{MISSED}",
+    lambda m: dropout_in_turn(m, first_train=True),
 )
-drops.reject("the width of another model", "it runs", lambda make: make(0.5)(torch.randn(2, 5, 6)))
-drops.reject("a layer and not what makes it", "it runs", lambda make: make.eval())
-drops.reject("a probability of two", "it runs", lambda make: make(2.0)(torch.randn(X)).any())
+drops.reject("only p = 0.5", f"the less it drops.*{MISSED}", dropout_in_turn)
+
+
+@torch.no_grad()
+def near_with_little(make, p=0.1):
+    layer, x = make(p), torch.randn(1_000, 1, 8)
+    out, used = layer(x), layer.eval()(x)
+    near = (out - used).norm(dim=-1) < 0.5 * (used - used.mean(dim=0)).norm(dim=-1)
+    return dropout_in_turn(make) and 0.6 < near.double().mean().item() < 0.98
+
+
+@torch.no_grad()
+def spread_grows(make):
+    x = torch.randn(1, 3, 8).repeat(2_000, 1, 1)
+    low, high = (make(p)(x).std(dim=0).mean() for p in (0.1, 0.8))
+    return dropout_in_turn(make) and nothing_at_zero(make) and bool(high > 2 * low)
+
+
+@torch.no_grad()
+def numbers_in_common(make):
+    """More than half of each number are what it is without any weight."""
+    out = make(0.9)(torch.randn(1_000, 3, 8))
+    common = (out == out.flatten(0, 1).median(dim=0).values).double().mean(dim=(0, 1))
+    return spread_grows(make) and bool((common > 0.45).all())
+
+
+@torch.no_grad()
+def not_narrower(make):
+    layer, x = make(0.9), torch.randn(1_000, 3, 8)
+    return bool(layer(x).std() > layer.eval()(x).std() / 2) and dropout_in_numbers(
+        make, mean=lambda *_: True
+    )
+
+
+drops.reject("only p = 0.1", f"p does not matter.*{MISSED}", near_with_little)
+drops.reject(
+    "never p = 0", f"with p = 0, it drops.*{MISSED}", lambda m: dropout_in_numbers(m, zero=False)
+)
+drops.reject("more with a larger p", f"no weight is zero.*{MISSED}", spread_grows)
+drops.reject("number by number", f"single numbers of an output.*{MISSED}", numbers_in_common)
+drops.reject(
+    "shares and no means",
+    f"closer to zero on average.*{MISSED}",
+    lambda m: dropout_in_numbers(m, mean=lambda *_: True),
+)
+drops.reject("no narrower in training", f"still sums to one.*{MISSED}", not_narrower)
+drops.reject(
+    "more than half lose all",
+    f"all heads drop.*{MISSED}",
+    lambda m: dropout_in_numbers(
+        m, share=lambda empty, _: empty.double().mean().item() > 0.48, whole=lambda *_: True
+    ),
+)
+drops.reject(
+    "query by query",
+    f"all its queries drop.*{MISSED}",
+    lambda m: dropout_in_numbers(m, whole=lambda *_: True),
+)
+drops.reject(
+    "no closer to zero",
+    f"in evaluation, outputs are closer to zero.*{MISSED}",
+    lambda m: dropout_in_numbers(m, mean=lambda a, b: within(a, b, signs=(-1,))),
+)

@@ -8,6 +8,7 @@ from fractions import Fraction
 import numpy as np
 import torch
 import torch.nn.functional as F
+from torch import nn
 
 from labkit.checks import scaling
 from tests.answers import Exercise
@@ -22,6 +23,19 @@ def by_loop(d_k, keys, draws):
         query = torch.randn(d_k)
         rows.append(torch.stack([query.dot(torch.randn(d_k)) for _ in range(keys)]))
     return torch.stack(rows)
+
+
+def drawn_seed():
+    return int(torch.randint(2**62, ()))
+
+
+def draw_with(generator, d_k, keys, draws):
+    queries = torch.randn(draws, d_k, generator=generator)
+    return queries, torch.randn(draws, keys, d_k, generator=generator)
+
+
+def inverted(*shape):
+    return torch.special.ndtri(1 - torch.rand(shape, dtype=torch.float64))
 
 
 def by_numpy(seed, d_k, keys, draws):
@@ -43,10 +57,19 @@ draw.accept(
 )
 draw.accept(
     "numpy, seeded by PyTorch",
-    lambda d, k, b: torch.from_numpy(by_numpy(int(torch.randint(2**62, ())), d, k, b)),
+    lambda d, k, b: torch.from_numpy(by_numpy(drawn_seed(), d, k, b)),
 )
 draw.accept("length times normal", lambda d, k, b: torch.randn(b, d).norm(dim=1, keepdim=True)
             * torch.randn(b, k))  # fmt: skip
+draw.accept("rounded to float16", lambda d, k, b: by_loop(d, k, b).half())
+draw.accept(
+    "a generator with a drawn seed",
+    lambda d, k, b: product(*draw_with(torch.Generator().manual_seed(drawn_seed()), d, k, b)),
+)
+draw.accept(
+    "uniform numbers, inverted",
+    lambda d, k, b: product(inverted(b, d), inverted(b, k, d)),
+)
 
 
 def product(queries, keys):
@@ -122,8 +145,9 @@ draw.reject(
 draw.reject("too few arguments", "d_k, keys, draws", lambda d_k, keys: torch.randn(keys))
 
 
-# What an answer may exploit: sizes over 1, one call at a time, a variance that other entries have
-# too, pairs of draws or of keys that nobody compares, one width.
+# What an answer may exploit: sizes over 1, one call at a time, a seed that nobody looks at, a
+# variance that other entries have too, wide tolerances, pairs of draws or of keys that nobody
+# compares, few draws, one width.
 def with_entries(entries):
     return lambda d, k, b: product(entries(b, d), entries(b, k, d))
 
@@ -146,6 +170,37 @@ def mirrored(d_k, keys, draws):
 def keys_in_pairs(d_k, keys, draws):
     k = torch.randn(draws, (keys + 1) // 2, d_k).repeat(1, 2, 1)[:, :keys]
     return product(torch.randn(draws, d_k), k)
+
+
+def keys_and_their_negatives(d_k, keys, draws):
+    k = torch.randn(draws, (keys + 1) // 2, d_k)
+    return product(torch.randn(draws, d_k), torch.cat([k, -k], dim=1)[:, :keys])
+
+
+def keys_of_a_vocabulary(d_k, keys, draws):
+    k = torch.randn(1_000, d_k)[torch.randint(1_000, (draws, keys))]
+    return product(torch.randn(draws, d_k), k)
+
+
+def queries_that_recur(d_k, keys, draws):
+    queries = torch.randn(8, d_k).repeat(draws // 8 + 1, 1)[:draws]
+    return product(queries, torch.randn(draws, keys, d_k))
+
+
+def next_seed(d_k, keys, draws):
+    torch.manual_seed(torch.initial_seed() + 1)
+    return by_loop(d_k, keys, draws)
+
+
+def seed_afterwards(d_k, keys, draws):
+    scores = by_loop(d_k, keys, draws)
+    torch.manual_seed(0)
+    return scores
+
+
+def made_to_fit(d_k, keys, draws):
+    scores = product(torch.randn(draws, d_k), torch.randn(draws, keys, d_k))
+    return scores * (d_k / scores.square().mean()) ** 0.5
 
 
 draw.reject(
@@ -171,7 +226,7 @@ draw.reject(
     lambda d, k, b: product(torch.randn(b, d), (torch.rand(b, k, d) - 0.5) * 12**0.5),
 )
 draw.reject(
-    "signs as entries", "nothing in common", with_entries(lambda *shape: torch.randn(shape).sign())
+    "signs as entries", "rounded numbers", with_entries(lambda *shape: torch.randn(shape).sign())
 )
 draw.reject(
     "keys of length √d_k",
@@ -185,6 +240,23 @@ draw.reject(
 )
 draw.reject("draws that mirror others", "shared a query", mirrored)
 draw.reject("keys that come in pairs", "keys of one draw differ", keys_in_pairs)
+draw.reject("keys and their negatives", "the same size", keys_and_their_negatives)
+draw.reject("keys of a vocabulary", "from a few", keys_of_a_vocabulary)
+draw.reject(
+    "rounded entries",
+    "rounded numbers",
+    with_entries(lambda *shape: torch.randn(shape).mul(2).round() / 2),
+)
+draw.reject("queries that recur", "query of its own", queries_that_recur)
+draw.reject("goes on to the next seed", "set another", next_seed)
+draw.reject("sets the seed afterwards", "set another", seed_afterwards)
+draw.reject(
+    "entries cut off at three deviations",
+    "variance .*d_k",
+    with_entries(lambda *shape: nn.init.trunc_normal_(torch.empty(shape), a=-3.0, b=3.0)),
+)
+draw.reject("a variance made to fit", "as they were drawn", made_to_fit)
+draw.reject("rows in order", "differ in sign", lambda d, k, b: by_loop(d, k, b).sort(dim=1).values)
 draw.reject(
     "scaled for one width",
     "variance .*d_k",
@@ -213,6 +285,8 @@ weights.accept("shifted exponentials", stable_by_hand)
 weights.accept("row by row in float64", by_rows)
 weights.accept("one over a sum of ratios", lambda s, c: 1 / by_ratios(s * c).sum(dim=2))
 weights.accept("log_softmax", lambda s, c: (s * c).log_softmax(dim=1).exp())
+weights.accept("log-sum-exp in float32", lambda s, c: (s * c - (s * c).logsumexp(1, True)).exp())
+weights.accept("of the opposite", lambda s, c: F.softmin(-c * s, dim=-1))
 
 weights.reject("over the columns", "row sums to 1", lambda s, c: torch.softmax(s * c, dim=0))
 weights.reject(
@@ -272,7 +346,8 @@ weights.reject(
 
 
 # What an answer may exploit: one row of large scores alone, equal ones, moderate ones, a softmax
-# that keeps all weights in reach, contiguous input.
+# that keeps all weights in reach, contiguous input, scales that are whole or powers of two, sizes
+# that come once, square scores, scores without ties.
 def shifted_by(shift):
     def answer(scores, scale):
         e = (scores * scale - shift(scores * scale)).exp()
@@ -332,6 +407,41 @@ weights.reject(
 weights.reject(
     "input scaled in place", "left as they were", lambda s, c: F.softmax(s.mul_(c), dim=1)
 )
+weights.reject(
+    "one less the other weights",
+    "the softmax of each row",
+    lambda s, c: torch.cat([stable_by_hand(s, c)[:, 1:], 1 - stable_by_hand(s, c)[:, 1:]
+                            .sum(1, keepdim=True)], 1).roll(1, 1),
+)  # fmt: skip
+weights.reject("in float16", "the softmax of each row", lambda s, c: F.softmax((s * c).half(), 1))
+weights.reject(
+    "a scale over 1 rounded down",
+    "the softmax of each row",
+    lambda s, c: F.softmax(s * (int(c) if c > 1 else c), 1),
+)
+weights.reject(
+    "the scale in hundredths", "the softmax of each row", lambda s, c: F.softmax(s * round(c, 2), 1)
+)
+weights.reject(
+    "cut off at 3,000",
+    "the softmax of each row",
+    lambda s, c: F.softmax((s * c).clamp(-3000, 3000), 1),
+)
+weights.reject(
+    "kept for scores of the same shape and scale",
+    "the softmax of each row",
+    (lambda kept: lambda s, c: kept.setdefault((s.shape, c), F.softmax(s * c, 1)))({}),
+)
+weights.reject(
+    "the other axis of a square",
+    "the softmax of each row",
+    lambda s, c: F.softmax(s * c, dim=0 if len(s) == s.shape[1] else 1),
+)
+weights.reject(
+    "small weights kept from 0",
+    "the softmax of each row",
+    lambda s, c: F.softmax(s * c, 1).clamp(min=1e-12),
+)
 
 # Deviation and largest weight
 report = Exercise(scaling.report)
@@ -363,6 +473,21 @@ report.accept(
 )
 report.accept(
     "root of the variance", lambda s, c: ((s * c).var(1).sqrt(), (s * c).softmax(1).max(1).values)
+)
+report.accept(
+    "log-sum-exp in float32",
+    lambda s, c: (s.std(1) * c, ((s * c).amax(dim=1) - (s * c).logsumexp(dim=1)).exp()),
+)
+
+
+def deviation_by_addition(row):
+    mean = sum(row) / len(row)
+    return (sum((x - mean) ** 2 for x in row) / (len(row) - 1)) ** 0.5
+
+
+report.accept(
+    "mean by addition",
+    lambda s, c: (torch.stack([deviation_by_addition(row) for row in s * c]), peak(s, c)),
 )
 
 peak = lambda s, c: F.softmax(s * c, dim=1).amax(dim=1)  # noqa: E731
@@ -412,7 +537,7 @@ report.reject(
 
 
 # What an answer may exploit: moderate scores, positive ones, scores around 0, several rows, as
-# many draws as keys.
+# many draws as keys, few keys, contiguous scores, large deviations, scores without ties.
 def by_squares(s, c):
     n = s.shape[1]
     variance = ((s * c).square().mean(1) - (s * c).mean(1).square()) * n / (n - 1)
@@ -466,6 +591,40 @@ report.reject(
     "largest weight of the first row",
     "between 0 and 1, and is 1/4|largest weight of each row",
     lambda s, c: ((s * c).std(dim=1), peak(s, c)[:1].expand(len(s))),
+)
+
+report.reject(
+    "something small under the root",
+    "its deviation is 0",
+    lambda s, c: (((s * c).var(dim=1) + 1e-8).sqrt(), peak(s, c)),
+)
+report.reject(
+    "small deviations rounded away",
+    "deviation of each row",
+    lambda s, c: ((s * c).std(dim=1).mul(1e4).round() / 1e4, peak(s, c)),
+)
+report.reject(
+    "largest weights rounded",
+    "largest weight of each row",
+    lambda s, c: ((s * c).std(dim=1), peak(s, c).mul(1e3).round() / 1e3),
+)
+report.reject(
+    "needs contiguous scores",
+    "it runs",
+    lambda s, c: ((s.view(-1) * c).view(s.shape).std(dim=1), peak(s, c)),
+)
+report.reject(
+    "weights of equal scores added",
+    "between 0 and 1, and is 1/4|largest weight of each row",
+    lambda s, c: (
+        (s * c).std(dim=1),
+        (F.softmax(s * c, 1) * (s == s.amax(1, keepdim=True))).sum(dim=1),
+    ),
+)
+report.reject(
+    "the first ten keys only",
+    "deviation of each row",
+    lambda s, c: ((s * c)[:, :10].std(dim=1), peak(s, c)),
 )
 
 # The norm of the softmax's Jacobian
@@ -554,7 +713,7 @@ norm.reject("two keys only", "0.471", lambda p: 2 * p[:, 0] * (1 - p[:, 0]))
 
 
 # What an answer may exploit: three keys at most, where all are neighbours; no zeros; weights in
-# order; mild rows, where nothing cancels.
+# order; mild rows, where nothing cancels; few keys, so that all weights count; contiguous weights.
 def around(p):
     """Count each pair of neighbours in a ring, which are all pairs of three keys."""
     pairs = p * p.roll(1, dims=1)
@@ -609,6 +768,27 @@ norm.reject(
 )
 norm.reject("rounded", "whatever", lambda p: by_matrix(p).mul(100).round() / 100)
 
+norm.reject(
+    "a hundred keys at most",
+    "whatever",
+    lambda p: by_matrix(p.sort(dim=1, descending=True).values[:, :64]),
+)
+norm.reject("needs contiguous weights", "it runs", lambda p: by_matrix(p.view(-1).view(p.shape)))
+norm.reject(
+    "weights kept from 0 in place", "left as they were", lambda p: by_matrix(p.clamp_(min=1e-8))
+)
+norm.reject(
+    "nothing from a weight over 0.99",
+    "whatever",
+    lambda p: by_matrix(p) * (p.amax(dim=1) < 0.99),
+)
+norm.reject(
+    "the diagonal told by equal weights",
+    "0.471|whatever",
+    lambda p: (torch.where(p[:, :, None] == p[:, None, :], p[:, :, None], 0)
+               - p[:, :, None] * p[:, None, :]).norm(dim=(1, 2)),
+)  # fmt: skip
+
 # How often a bound holds
 share = Exercise(scaling.share_below)
 
@@ -633,6 +813,8 @@ share.accept("mean of a comparison", lambda d, b: (peaks_of(d) < b).float().mean
 share.accept("loop and count", share_by_loop)
 share.accept("a Python number", lambda d, b: int((peaks_of(d) < b).sum()) / 2_000)
 share.accept("a numpy number", lambda d, b: np.mean(peaks_of(d, draws=10_000).numpy() < b))
+share.accept("as a fraction", lambda d, b: Fraction(int((peaks_of(d) < b).sum()), 2_000))
+share.accept("many draws", lambda d, b: (peaks_of(d, draws=50_000) < b).double().mean())
 
 share.reject("percent", "count", lambda d, b: 100 * (peaks_of(d) < b).float().mean())
 share.reject("count", "count", lambda d, b: int((peaks_of(d) < b).sum()))
@@ -657,7 +839,7 @@ share.reject("too generous at the end", "cannot all", lambda d, b: max(0.001, sh
 
 
 # What an answer may exploit: two widths, wide tolerances, one call at a time, many draws that
-# nobody counts.
+# nobody counts or that share what they are made of, round bounds, narrow vectors, a first call.
 def share_of(scores, d_k, bound):
     return (F.softmax(scores / d_k**0.5, dim=1).amax(dim=1) < bound).float().mean().item()
 
@@ -665,6 +847,17 @@ def share_of(scores, d_k, bound):
 def share_seeded(d_k, bound):
     torch.manual_seed(1)
     return share_of(scores_of(d_k), d_k, bound)
+
+
+def share_seeds_the_next(d_k, bound):
+    share = share_of(scores_of(d_k), d_k, bound)
+    torch.manual_seed(1)
+    return share
+
+
+def share_crossed(d_k, bound):
+    lengths = torch.randn(45, 1, d_k).norm(dim=2, keepdim=True)
+    return share_of((lengths * torch.randn(1, 45, 10)).flatten(0, 1), d_k, bound)
 
 
 share.reject(
@@ -677,6 +870,28 @@ share.reject("1,999 draws", "1/1999", lambda d, b: (peaks_of(d, draws=1_999) < b
 share.reject("nine keys", "near|off by", lambda d, b: (peaks_of(d, keys=9) < b).float().mean())
 share.reject("eleven keys", "near|off by", lambda d, b: (peaks_of(d, keys=11) < b).float().mean())
 share.reject("a seed inside", "draws of its own", share_seeded)
+share.reject("a seed afterwards", "draws of its own", share_seeds_the_next)
+share.reject("queries crossed with keys", "its own query and its own keys|near", share_crossed)
+share.reject(
+    "always a little more",
+    "off by|near",
+    lambda d, b: share_of(scores_of(d), d, b + 0.007 * (0.15 < b < 1)),
+)
+share.reject(
+    "fewer draws of wide vectors",
+    "1/819",
+    lambda d, b: share_of(scores_of(d, draws=min(2_000, 2**22 // (10 * d))), d, b),
+)
+share.reject("bins of 0.05", "near", lambda d, b: share_of(scores_of(d), d, int(b * 20) / 20))
+share.reject(
+    "bins of 0.01", "off by|near", lambda d, b: share_of(scores_of(d), d, int(b * 100) / 100)
+)
+share.reject(
+    "half of the draws repeated",
+    "1/1000",
+    lambda d, b: share_of(scores_of(d, draws=1_000).repeat(2, 1), d, b),
+)
+share.reject("rounded", "1/100", lambda d, b: round(share_of(scores_of(d), d, b), 2))
 share.reject(
     "one query for all draws",
     "near",

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from itertools import product
+from functools import partial
+from itertools import cycle, product
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from labkit import merge_heads, split_heads
 from labkit.attention import scaled_dot_product_attention
@@ -27,8 +29,12 @@ from labkit.encoder import load_encoder
 
 LINEARS = ("w_q", "w_k", "w_v", "w_o")
 SENTENCES = ["The keys to the cabinet are on the table.", "She lost her keys."]
-# (B, h, n, d) of heads: all different, then one head, one token, width one, sizes that are alike.
-HEADS = ((2, 3, 4, 5), (3, 1, 2, 4), (1, 4, 5, 2), (2, 3, 1, 4), (3, 2, 4, 1), (2, 2, 2, 2))
+# (B, h, n, d) of heads: different, alike in any two or more, and 1 in any.
+HEADS = tuple(product((3, 2, 1), (4, 2, 1), (4, 3, 2, 1), (5, 2, 1)))
+SIZES = (1.0, 1e-6, 1.0, 1e6)  # of numbers; four, so that they meet all of three layouts
+MOST = 10_000.0  # that a score can be, above zero or below
+# What makes large scores of small ones, and outputs as small as numbers may be.
+LOUD, TINY = 300.0, 1e-6
 
 
 @exercise
@@ -49,18 +55,21 @@ def project(function: Callable[[Tensor, Tensor, Tensor | None], Tensor]) -> None
         "each row of weight makes one number: 1·1 + 2·10 + 100 = 121, 0·1 + 3·10 + 200 = 230",
         f"came {show(out)}{recognise(out, mistakes)}",
     )
-    draw = drawing()
-    shapes = ((2, 3, 4), (3, 4), (4,), (1, 3, 1), (2, 1, 5, 3, 4))
-    for shape, d_out, arrange in product(shapes, (5, 4, 1), (as_it_lies, turned)):
-        x, weight, bias = draw(*shape), draw(d_out, shape[-1]), draw(d_out)
+    draw, size = drawing(), cycle(SIZES)
+    leading = [shape for axes in range(4) for shape in product((3, 1), repeat=axes)]
+    for shape, d_in, d_out, arrange in product(
+        [*leading[::-1], (2, 1, 5, 3)], (4, 1), (5, 4, 3, 1), LAYOUTS
+    ):
+        x, weight, bias = (draw(*s) for s in ((*shape, d_in), (d_out, d_in), (d_out,)))
         bias[:-1:2] = 0
+        scale = next(size)
+        x, bias = x * scale, bias * scale
         for b in (bias, None):
-            outcome = answer(x=arrange(x), weight=arrange(weight), bias=b)
-            out = outcome.tensor(*shape[:-1], d_out)
-            outcome.demand(
-                near(out, F.linear(x, weight, b)),
+            expect(
+                answer(x=arrange(x), weight=arrange(weight), bias=b),
+                F.linear(x, weight, b),
                 "every position of every sequence is treated by itself, and alike",
-                f"some numbers differ{recognise(out, {'the bias is missing': x @ weight.T})}",
+                partial(unbiased, x, weight),
             )
     right("project", "Every position gets its new numbers, with a bias or without.")
 
@@ -83,7 +92,7 @@ def split(function: Callable[[Tensor, int], Tensor]) -> None:
         f"came {show(heads)}{recognise(heads, mistakes)}",
     )
     draw = drawing()
-    for (B, h, n, d), arrange in product(HEADS, (as_it_lies, turned)):
+    for (B, h, n, d), arrange in product(HEADS, LAYOUTS):
         x = draw(B, n, h * d).double() / 3
         expect_places(
             answer(x=arrange(x), h=h),
@@ -109,34 +118,45 @@ def attend(function: Callable[[Tensor, Tensor, Tensor, Tensor | None], Tensor]) 
         "the weights 1/2 and four times 1/8, so that 4, 2, 3 comes out",
         f"came {show(out)}{recognise(out, misattended(q, k, v, None))}",
     )
-    draw = drawing()
-    sizes = ((2, 3, 5, 6, 8, 7), (3, 2, 4, 4, 3, 3), (2, 4, 7, 3, 16, 5), (1, 2, 1, 6, 2, 1))
-    for B, h, n_q, n_k, d_k, d_v in (*sizes, (2, 1, 3, 1, 1, 2)):
-        # As a split gives them: views of (B, n, h, d).
-        q, k, v = (
-            draw(B, *s).transpose(1, 2) for s in ((n_q, h, d_k), (n_k, h, d_k), (n_k, h, d_v))
-        )
-        q[:, 0, -1] = 0  # a query that scores 0 with every key
+    draw, size = drawing(), cycle(SIZES)
+    sizes: list[tuple[int, ...]] = [
+        (2, 3, 5, 6, 8, 7),
+        (3, 2, 4, 4, 3, 3),
+        (2, 4, 7, 3, 16, 5),
+        (2,) * 6,
+        (1,) * 6,
+    ]
+    sizes += [(*sizes[0][:axis], 1, *sizes[0][axis + 1 :]) for axis in range(6)]
+    for B, h, n_q, n_k, d_k, d_v in sizes:
         for may in masks(B, h, n_q, n_k):
-            outcome = answer(q=q, k=k, v=v, may=may)
-            out = outcome.tensor(B, h, n_q, d_v)
-            outcome.demand(
-                near(out, scaled_dot_product_attention(q, k, v, may)),
+            # As a split gives them: views of (B, n, h, d).
+            q, k, v = (
+                draw(B, *s).transpose(1, 2) for s in ((n_q, h, d_k), (n_k, h, d_k), (n_k, h, d_v))
+            )
+            q[:, 0, -1] = 0  # a query that scores 0 with every key
+            scale = next(size)
+            expect(
+                answer(q=q * scale, k=k / scale, v=v * scale, may=may),
+                scaled_dot_product_attention(q, k, v * scale, may),
                 "each query's weights over the keys sum to 1, in each sequence and each head"
                 if may is None
                 else "True means may attend: what is False weighs nothing, and the rest sums to 1",
-                f"some numbers differ{recognise(out, misattended(q, k, v, may))}",
+                partial(misattended, q, k, v * scale, may),
             )
-    # Whole numbers, so that the scores are exact; loud and quiet queries side by side.
-    q, k, v = (3 * draw(2, 3, 5, 4)).round(), (3 * draw(2, 3, 6, 4)).round(), draw(2, 3, 6, 7)
-    loudness = torch.tensor([[256, 1, 0, 64, 256], [1, 256, 64, 1, 1], [64, 1, 1, 256, 128]])
-    q = q * loudness[..., None]
-    for may in masks(2, 3, 5, 6):
-        loud = answer(q=q, k=k, v=v, may=may)
-        loud.demand(
-            near(loud.tensor(2, 3, 5, 7), scaled_dot_product_attention(q, k, v, may), 1e-2),
-            "large scores do no harm",
-            "some numbers differ",
+    # Queries that read their scores from the keys: whole numbers, so that they are exact.
+    q, loud = 2 * torch.eye(5, 4).expand(2, 3, 5, 4), torch.tensor([1.0, 100, 5_000, 1e5])
+    scores = (draw(2, 3, 6, 4) * loud).round().clamp(-MOST, MOST)
+    scores[..., :2, 2] = torch.tensor([-MOST, MOST])
+    v = draw(2, 3, 6, 7)
+    least = torch.zeros(2, 3, 5, 6, dtype=torch.bool)
+    least[..., :4, :] = (scores == scores.amin(-2, keepdim=True)).mT
+    least[..., 4, 0] = True
+    for may in (*masks(2, 3, 5, 6), least):
+        expect(
+            answer(q=q, k=scores, v=v, may=may),
+            scaled_dot_product_attention(q, scores, v, may),
+            "large scores do no harm, those of hidden keys neither",
+            within=1e-2,
         )
     right("attend", "Scale, mask and softmax are right, in every head.")
 
@@ -159,7 +179,7 @@ def merge(function: Callable[[Tensor], Tensor]) -> None:
         f"came {show(out)}{recognise(out, mistakes)}",
     )
     draw = drawing()
-    for shape, arrange in product(HEADS, (as_it_lies, turned)):
+    for shape, arrange in product(HEADS, LAYOUTS):
         heads = draw(*shape).double() / 3
         expect_places(
             answer(heads=arrange(heads)),
@@ -190,22 +210,17 @@ def output(function: Callable[[Tensor, Tensor, Tensor], Tensor]) -> None:
         "the heads side by side are 1, 2, 3, −1; with the bias they give 12, 25, 31",
         f"came {show(out)}{recognise(out, mistakes)}",
     )
-    draw = drawing()
-    arranged = (as_it_lies, turned)
-    for (B, h, n, d), more, arrange in product(HEADS, (4, 0, -1), arranged):
-        d_model = h * d + more
+    draw, size = drawing(), cycle(SIZES)
+    for (B, h, n, d), (more, arrange) in product(HEADS, zip((4, 0, -1), LAYOUTS, strict=True)):
+        d_model = max(h * d + more, 1)
         heads, weight, bias = draw(B, h, n, d), draw(d_model, h * d), draw(d_model)
-        outcome = answer(heads=arrange(heads), weight=arrange(weight), bias=bias)
-        out = outcome.tensor(B, n, d_model)
-        dealt = heads.permute(0, 2, 3, 1).flatten(-2)
-        mistakes = {
-            "the heads' axis is not moved back": F.linear(heads.reshape(B, n, -1), weight, bias),
-            "the features are dealt out in turn": F.linear(dealt, weight, bias),
-        }
-        outcome.demand(
-            near(out, F.linear(merge_heads(heads), weight, bias)),
+        scale = next(size)
+        heads, bias = heads * scale, bias * scale
+        expect(
+            answer(heads=arrange(heads), weight=arrange(weight), bias=bias),
+            F.linear(merge_heads(heads), weight, bias),
             "each token's heads are side by side before they meet W_O",
-            f"some numbers differ{recognise(out, mistakes)}",
+            partial(misjoined, heads, weight, bias),
         )
     right("output", "All heads write, into as many numbers as the model is wide.")
 
@@ -218,15 +233,30 @@ def multi_head(function: Callable[[int, int], nn.Module]) -> None:
             "the class itself", f"came {kind(function)}; hand over the name, without brackets"
         )
     build, draw = Answer("MultiHead", function), drawing()
-    for d_model, h in ((12, 3), (16, 2), (7, 1), (6, 6)):
-        layer = linears(build(d_model=d_model, h=h), d_model)
+    widths = ((12, 3), (12, 2), (7, 1), (6, 6))
+    outcomes = [build(d_model=d_model, h=h) for d_model, h in widths]
+    layers = [linears(made, d_model) for made, (d_model, _) in zip(outcomes, widths, strict=True)]
+    expect_random(outcomes[1], *layers[:2])
+    for layer in layers:
         fill(layer, draw)
-        for B, n, arrange in ((2, 5, as_it_lies), (3, 3, turned), (1, 1, as_it_lies)):
-            x = arrange(draw(B, n, d_model))
+    for layer, (d_model, h) in zip(layers, widths, strict=True):
+        for B, n, arrange in ((2, 5, as_it_lies), (3, 3, turned), (1, 4, turned), (1, 1, turned)):
             layer.train(B != 3)
             for may in masks(B, h, n, n):
-                expect_output(layer, h, x, may)
+                expect_output(layer, h, arrange(draw(B, n, d_model)), may)
         expect_gradients(layer, h, draw(2, 5, d_model), draw(2, 5, d_model))
+        # The present weights count, not those of the first call; scores may be large.
+        with torch.no_grad():
+            layer.w_q.weight.mul_(LOUD)
+        for may in masks(2, h, 5, 5):
+            expect_output(layer, h, draw(2, 5, d_model), may, 1e-2)
+        expect_gradients(layer, h, draw(2, 5, d_model), draw(2, 5, d_model), 1e-2)
+        with torch.no_grad():
+            layer.w_q.weight.div_(LOUD)
+            layer.w_o.weight.mul_(TINY)
+            layer.w_o.bias.mul_(TINY)
+        for may in masks(2, h, 5, 5):
+            expect_output(layer, h, draw(2, 5, d_model), may)
     right("MultiHead", "It gives what labkit's functions give with the same weights.")
 
 
@@ -241,6 +271,9 @@ def from_torch(function: Callable[[nn.MultiheadAttention], nn.Module]) -> None:
             if how != "fresh":
                 fill(theirs, draw)
             theirs.train(how != "frozen").requires_grad_(how != "frozen")
+            if how == "trained":
+                for parameter in theirs.parameters():
+                    parameter.grad = draw(*parameter.shape)
             expect_copy(answer, theirs, draw(2, 5, d_model), [*masks(2, h, 5, 5)])
     right("from_torch", "Your layer and PyTorch's give the same.")
 
@@ -283,20 +316,34 @@ def turned(x: Tensor) -> Tensor:
     return x.transpose(0, -1).contiguous().transpose(0, -1)
 
 
-def masks(B: int, h: int, n_q: int, n_k: int) -> Iterator[Tensor | None]:
-    """Draw masks that broadcast to (B, h, n_q, n_k) and leave every query a key; first none.
+def backwards(x: Tensor) -> Tensor:
+    """Give the same numbers in the opposite order of axes in memory, as in Fortran."""
+    order = range(x.dim())[::-1]
+    return x.permute(*order).contiguous().permute(*order)
 
-    The next one also hides a key from every query: turned round, it still leaves something.
+
+LAYOUTS = (as_it_lies, turned, backwards)
+
+
+def masks(B: int, h: int, n_q: int, n_k: int) -> Iterator[Tensor | None]:
+    """Draw masks that broadcast to (B, h, n_q, n_k) and leave every query a key; also none, twice.
+
+    None and a whole one come first and last. The whole ones differ, and hide a key from every
+    query, so that turned round they still leave something.
     """
     generator = torch.Generator().manual_seed(5)
-    yield None
-    whole = (B, h, n_q, n_k)
-    for shape in (whole, (n_q, n_k), (B, 1, 1, n_k), (h, 1, n_k), (B, 1, n_q, n_k), (1, n_k)):
+    broadcast = [(*s, n_k) for s in product((B, 1), (h, 1), (n_q, 1))] + [(1, 1, n_q, 1)]
+    whole = broadcast[0]
+    shapes = {shape[-axes:]: None for axes in (2, 3, 4) for shape in broadcast[::-1]}
+    for shape in (None, whole, *shapes, None, whole):
+        if shape is None:
+            yield None
+            continue
         may = torch.rand(shape, generator=generator) < 0.5
-        kept = torch.randint(n_k, (*shape[:-1], 1), generator=generator)
+        kept = torch.randint(shape[-1], (*shape[:-1], 1), generator=generator)
         if shape == whole:
             may.scatter_(-1, (kept + 1) % n_k, value=False)
-        yield may.scatter(-1, kept, value=True)
+        yield turned(may.scatter(-1, kept, value=True))
 
 
 def for_any(may: Tensor | None) -> Tensor | None:
@@ -314,6 +361,20 @@ def fill(layer: nn.Module, draw: Callable[..., Tensor]) -> None:
 # What should come, and what comes by mistake
 
 
+def expect(
+    outcome: Outcome,
+    wanted: Tensor,
+    told: str,
+    mistakes: Callable[[], dict[str, Tensor]] = dict,
+    within: float = 1e-4,
+) -> None:
+    """Demand numbers that are off by little, measured by the largest; name a usual mistake."""
+    out, largest = outcome.tensor(*wanted.shape), float(wanted.abs().max()) or 1.0
+    if not near(out / largest, wanted.detach() / largest, within):
+        known = {mistake: came / largest for mistake, came in mistakes().items()}
+        outcome.demand(False, told, f"some numbers differ{recognise(out / largest, known)}")
+
+
 def expect_places(outcome: Outcome, wanted: Tensor, told: str) -> None:
     """Demand float64 numbers in their places, to the last digit."""
     got = outcome.tensor(*wanted.shape)
@@ -323,6 +384,20 @@ def expect_places(outcome: Outcome, wanted: Tensor, told: str) -> None:
         "numbers only change places, and float64 ones keep all their digits",
         f"they were rounded; what came is {outcome.value.dtype}",
     )
+
+
+def unbiased(x: Tensor, weight: Tensor) -> dict[str, Tensor]:
+    return {"the bias is missing": x @ weight.T}
+
+
+def misjoined(heads: Tensor, weight: Tensor, bias: Tensor) -> dict[str, Tensor]:
+    """Give what comes out when heads are joined wrongly and projected, by the words for it."""
+    B, _, n, _ = heads.shape
+    joined = {
+        "the heads' axis is not moved back": heads.reshape(B, n, -1),
+        "the features are dealt out in turn": heads.permute(0, 2, 3, 1).flatten(-2),
+    }
+    return {told: F.linear(x, weight, bias) for told, x in joined.items()}
 
 
 def misattended(q: Tensor, k: Tensor, v: Tensor, may: Tensor | None) -> dict[str, Tensor]:
@@ -411,7 +486,9 @@ def linears(outcome: Outcome, d_model: int) -> Any:
         value: Any = getattr(linear, part, None)
         has = "is missing" if linear is None else f"is a {type(linear).__name__}, which has none"
         outcome.demand(
-            isinstance(value, Tensor), f"{name} has a {part}, as nn.Linear has", f"{name} {has}"
+            isinstance(value, Tensor) and not is_lazy(value),
+            f"{name} has a {part}, as nn.Linear has",
+            f"{name} {has}",
         )
         outcome.demand(
             any(value is parameter for parameter in layer.parameters()),
@@ -429,16 +506,34 @@ def linears(outcome: Outcome, d_model: int) -> Any:
     return layer
 
 
-def expect_output(layer: Any, h: int, x: Tensor, may: Tensor | None) -> None:
+def expect_random(outcome: Outcome, one: Any, other: Any) -> None:
+    """Demand that the weights of two layers of the same width start at random."""
+    for name in LINEARS:
+        start, again = (getattr(layer, name).weight.detach() for layer in (one, other))
+        count = start.unique().numel() if start.isfinite().all() else 0
+        outcome.demand(
+            count > start.numel() / 2,
+            f"{name}.weight starts at random numbers, so that the layer can be trained",
+            f"{count} different numbers came in {start.numel()} places",
+        )
+        outcome.demand(
+            not same(start, again),
+            "every layer has parameters of its own, and starts at other random numbers",
+            f"two layers came with the same {name}.weight",
+        )
+
+
+def expect_output(layer: Any, h: int, x: Tensor, may: Tensor | None, within: float = 1e-4) -> None:
     """Demand the output that these weights and h heads give, and name the usual mistakes."""
     outcome = run(layer, x, may)
-    out = outcome.tensor(*x.shape)
     with torch.no_grad():
-        outcome.demand(
-            near(out, expected(layer, h, x, may)),
+        expect(
+            outcome,
+            expected(layer, h, x, may),
             f"project with the present weights, split into {h}, attend, merge, project"
             + ("" if may is None else "; True in the mask means may attend"),
-            f"some numbers differ{recognise(out, wrong_outputs(layer, h, x, may))}",
+            lambda: wrong_outputs(layer, h, x, may),
+            within,
         )
 
 
@@ -447,26 +542,34 @@ def run(layer: nn.Module, x: Tensor, may: Tensor | None) -> Outcome:
     return Answer("MultiHead", layer)(x=x, **({} if may is None else {"may": may}))
 
 
-def expect_gradients(layer: Any, h: int, x: Tensor, toward: Tensor) -> None:
+def expect_gradients(layer: Any, h: int, x: Tensor, toward: Tensor, within: float = 1e-3) -> None:
     """Demand that all parameters of a layer learn, and its input passes gradients on."""
-    *_, may = masks(len(x), h, x.shape[1], x.shape[1])
 
-    def learned(x: Tensor, call: Callable[[Tensor], Tensor]) -> dict[str, Any]:
+    def learned(x: Tensor, may: Tensor | None, call: Callable[..., Tensor]) -> dict[str, Any]:
         layer.zero_grad()
-        out = call(x.requires_grad_())
+        out = call(x.requires_grad_(), may)
         if out.requires_grad:
             out.backward(toward)
         return {name: p.grad for name, p in layer.named_parameters()} | {"x": x.grad}
 
-    outcome = Answer("MultiHead", lambda x: learned(x, lambda x: layer(x, may)))(x=x)
-    layer.requires_grad_(True)
-    for name, wanted in learned(x.clone(), lambda x: expected(layer, h, x, may)).items():
-        came = outcome.value[name]
-        outcome.demand(
-            near((torch.zeros(()) if came is None else came).double(), wanted, 1e-3),
-            "the layer can be trained: gradients arrive in all its parameters, and in x",
-            f"{'no' if came is None else 'a wrong'} gradient arrives in {name}",
-        )
+    none, *_, whole = masks(len(x), h, x.shape[1], x.shape[1])
+    for may in (none, whole):
+        told = {} if may is None else {"may": may}
+        outcome = Answer("MultiHead", lambda x, may=None: learned(x, may, layer))(x=x, **told)
+        frozen = [name for name, p in layer.named_parameters() if not p.requires_grad]
+        layer.requires_grad_(True)
+        wanted = learned(x.clone(), may, lambda x, may: expected(layer, h, x, may))
+        largest = max(float(gradient.abs().max()) for gradient in wanted.values())
+        for name, gradient in wanted.items():
+            came = outcome.value[name]
+            size = max(float(gradient.abs().max()), largest / 30)
+            got = torch.zeros(()) if came is None else came
+            wrong = "a gradient of NaN" if got.isnan().any() else "a wrong gradient"
+            outcome.demand(
+                name not in frozen and near(got.double() / size, gradient / size, within),
+                "the layer can be trained: gradients arrive in all its parameters, and in x",
+                f"{'no gradient' if came is None else wrong} arrives in {name}",
+            )
 
 
 def expect_copy(
@@ -481,10 +584,18 @@ def expect_copy(
     before = condition(theirs)
     outcome = answer(theirs=theirs)
     after = condition(theirs)
-    changed = ", ".join(name for name, value in before.items() if not same(value, after[name]))
+    changed = ", ".join(
+        name for name, value in before.items() if name not in after or not same(value, after[name])
+    )
     outcome.demand(not changed, "PyTorch's layer is left as it was", f"changed: {changed}")
     ours, h = linears(outcome, theirs.embed_dim), theirs.num_heads
     expect_weights(outcome, ours, theirs)
+    tied = ", ".join(name for name, p in ours.named_parameters() if not p.is_leaf)
+    outcome.demand(
+        not tied,
+        "the copy can be trained by itself: autograd does not lead from it to PyTorch's layer",
+        f"these were computed with gradients: {tied}",
+    )
     for may in mays:
         hide = None if may is None else ~may.expand(len(x), h, *2 * x.shape[1:2]).flatten(0, 1)
         got = run(ours, x, may)
@@ -505,19 +616,32 @@ def expect_copy(
     with torch.no_grad():
         for parameter in theirs.parameters():
             parameter.add_(1)
-    alone = all(same(value, copied[name]) for name, value in condition(ours).items())
     again = run(ours, x, mays[-1]).tensor(*x.shape)
     outcome.demand(
-        alone and near(again, out), "the copy lives by itself", "it changes when theirs is changed"
+        unchanged(ours, copied) and near(again, out),
+        "the copy lives by itself",
+        "it changes when theirs is changed",
+    )
+    second = answer(theirs=theirs)
+    expect_weights(second, linears(second, theirs.embed_dim), theirs)
+    second.demand(
+        unchanged(ours, copied), "the copy lives by itself", "it changes when the next one is made"
     )
 
 
+def unchanged(layer: nn.Module, before: dict[str, Tensor]) -> bool:
+    """Say whether a layer is in the condition that was noted before."""
+    return all(same(value, before[name]) for name, value in condition(layer).items())
+
+
 def condition(layer: nn.Module) -> dict[str, Tensor]:
-    """Note a layer's numbers, whether each may learn, and its mode."""
+    """Note a layer's numbers, their gradients, whether each may learn, and the mode."""
     told = {"the mode, training or not": torch.tensor(layer.training)}
     for name, parameter in layer.named_parameters():
         told[name] = parameter.detach().clone()
         told[f"{name}.requires_grad"] = torch.tensor(parameter.requires_grad)
+        gradient = torch.zeros(0) if parameter.grad is None else parameter.grad
+        told[f"{name}.grad"] = gradient.clone()
     return told
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
+
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -109,6 +111,39 @@ project.reject("signs lost", "some numbers differ", lambda x, w, b: projected(x,
 project.reject("half precision", "some numbers differ", in_half)
 project.reject("weight turned in place", "weight was", lambda x, w, b: projected(x, w.t_().T, b))
 
+
+def first_of_size_one_dropped(x, weight, bias):
+    out = projected(torch.atleast_2d(x), weight, bias)
+    return out.squeeze(0) if out.dim() == 2 else out
+
+
+def bias_for_each_position(x, weight, bias):
+    out = x @ weight.T
+    if bias is not None and out.dim() > 1 and out.shape[-2] == len(bias):
+        bias = bias[:, None]
+    return out if bias is None else out + bias
+
+
+def first_matrix_of_its_shape(x, weight, bias, seen):
+    return projected(x, seen.setdefault(weight.shape, weight), bias)
+
+
+project.reject("a first axis of size 1 dropped", "shape", first_of_size_one_dropped)
+project.reject(
+    "rounded to four places",
+    "some numbers differ",
+    lambda x, w, b: projected(x, w, b).round(decimals=4),
+)
+project.reject(
+    "at most 10,000", "some numbers differ", lambda x, w, b: projected(x, w, b).clamp(-1e4, 1e4)
+)
+project.reject("a bias for each position", "some numbers differ", bias_for_each_position)
+project.reject(
+    "a matrix kept by its shape",
+    "some numbers differ",
+    lambda x, w, b, seen={}: first_matrix_of_its_shape(x, w, b, seen),
+)
+
 # The split
 split = Exercise(multi_head_attention.split)
 
@@ -197,6 +232,20 @@ split.reject(
 split.reject("axes of size 1 dropped", "shape", lambda x, h: split_heads(x, h).squeeze())
 split.reject("one head left alone", "shape", lambda x, h: x if h == 1 else split_heads(x, h))
 split.reject("x changed in place", "x was", lambda x, h: split_heads(x.mul_(2), h) / 2)
+split.reject(
+    "in place already if n = h", "another place", lambda x, h: cut(x, h)
+    if x.shape[1] == h else split_heads(x, h)
+)  # fmt: skip
+split.reject(
+    "to twelve places", "they were rounded", lambda x, h: split_heads(x.round(decimals=12), h)
+)
+split.reject(
+    "in the order of memory",
+    "another place",
+    lambda x, h: torch.from_numpy(
+        x.numpy().reshape((*x.shape[:2], h, -1), order="A").swapaxes(1, 2).copy()
+    ),
+)
 
 # Attention
 attend = Exercise(multi_head_attention.attend)
@@ -428,6 +477,39 @@ attend.reject(
     "may was",
     lambda q, k, v, m: attended(q, k, v, None if m is None else ~m.logical_not_()),
 )
+for much in (1e4, 2e4):
+    attend.reject(
+        f"hidden by {much:g} less",
+        "hidden keys neither",
+        with_weights(lambda s, m, much=much: (s - (~m) * much).softmax(-1)),
+    )
+attend.accept("hidden by a million less", with_weights(lambda s, m: (s - (~m) * 1e6).softmax(-1)))
+attend.accept(
+    "the fourth root, twice",
+    lambda q, k, v, m: attended(q / q.shape[-1] ** 0.25, k / q.shape[-1] ** 0.25, v, m, 1.0),
+)
+attend.reject("exponentials in float64 alone", "NaN", with_weights(
+    lambda s, m: (s.double().exp() * m / (s.double().exp() * m).sum(-1, True)).float()
+))  # fmt: skip
+attend.reject("over the heads if there is one key", "sum to 1", lambda q, k, v, m: (
+    scores_of(q, k, m).softmax(1 if k.shape[2] == 1 else -1) @ v
+))  # fmt: skip
+attend.reject(
+    "a mask kept by its shape",
+    "may attend.*differ",
+    lambda q, k, v, m, seen={}: attended(
+        q, k, v, None if m is None else seen.setdefault((q.shape, m.shape), m)
+    ),
+)
+attend.reject(
+    "the four best keys",
+    "sum to 1",
+    with_weights(lambda s, m: (
+        s.masked_fill(~m, -INF)
+        .masked_fill(s < s.masked_fill(~m, -INF).topk(min(4, s.shape[-1]))[0][..., -1:], -INF)
+        .softmax(-1)
+    )),
+)  # fmt: skip
 
 # The merge
 merge = Exercise(multi_head_attention.merge)
@@ -491,6 +573,23 @@ merge.reject("tokens first", "another place", tokens_first)
 merge.reject("h taken for n", "shape", lambda H: H.mT.reshape(len(H), H.shape[1], -1))
 merge.reject("axes of size 1 dropped", "shape", lambda heads: merge_heads(heads).squeeze())
 merge.reject("heads moved in place", "heads was", lambda H: H.transpose_(1, 2).flatten(-2))
+merge.reject(
+    "squeezed if there is one head",
+    "shape",
+    lambda H: H.squeeze() if H.shape[1] == 1 else merge_heads(H),
+)
+merge.reject(
+    "not moved if h = n",
+    "another place",
+    lambda H: merge_heads(H) if H.shape[1] != H.shape[2] else H.reshape(len(H), len(H[0]), -1),
+)
+merge.reject(
+    "in the order of memory",
+    "another place",
+    lambda H: torch.from_numpy(
+        H.numpy().swapaxes(1, 2).reshape((len(H), H.shape[2], -1), order="A").copy()
+    ),
+)
 
 # The output projection
 output = Exercise(multi_head_attention.output)
@@ -595,6 +694,14 @@ output.reject(
     "axes of size 1 dropped", "shape", lambda H, w, b: F.linear(merge_heads(H), w, b).squeeze()
 )
 output.reject("weight turned in place", "weight was", lambda H, w, b: written(H, w.t_().T, b))
+output.reject("half precision", "12, 25|some numbers differ|NaN", lambda H, w, b: (
+    F.linear(merge_heads(H).half(), w.half()).float() + b
+))  # fmt: skip
+output.reject(
+    "one head of full width",
+    "some numbers differ",
+    lambda H, w, b: H[:, 0] if H.shape[1] == 1 and len(w) == len(w.T) else written(H, w, b),
+)
 
 # The layer
 layer = Exercise(multi_head_attention.multi_head)
@@ -990,7 +1097,140 @@ class Overwrites(Linears):
         return out
 
 
+class Copies(Linears):
+    def __init__(self, d_model, h):
+        super().__init__(d_model, h)
+        self.w_k, self.w_v, self.w_o = (deepcopy(self.w_q) for _ in range(3))
+
+
+class Xavier(Linears):
+    def __init__(self, d_model, h):
+        super().__init__(d_model, h)
+        for part in self.children():
+            nn.init.xavier_uniform_(part.weight)
+            nn.init.zeros_(part.bias)
+
+
+class Zeros(Linears):
+    def __init__(self, d_model, h):
+        super().__init__(d_model, h)
+        for parameter in self.parameters():
+            nn.init.zeros_(parameter)
+
+
+class NaNs(Linears):
+    def __init__(self, d_model, h):
+        super().__init__(d_model, h)
+        self.w_v.weight.data /= 0
+
+
+class Seeded(Linears):
+    def __init__(self, d_model, h):
+        torch.manual_seed(0)
+        super().__init__(d_model, h)
+
+
+class SharedByWidth(Linears):
+    def __init__(self, d_model, h, made={}):  # noqa: B006
+        super().__init__(d_model, h)
+        for name, part in made.setdefault(d_model, dict(self.named_children())).items():
+            setattr(self, name, part)
+
+
+class Lazy(Linears):
+    def __init__(self, d_model, h):
+        super().__init__(d_model, h)
+        self.w_v = nn.LazyLinear(d_model)
+
+
+def last_made():
+    class LastMade(nn.Module):
+        def __init__(self, d_model, h):
+            super().__init__()
+            self.w_q, self.w_k, self.w_v, self.w_o = (nn.Linear(d_model, d_model) for _ in "qkvo")
+            type(self).h = h
+
+        heads, forward = Linears.heads, Linears.forward
+
+    return LastMade
+
+
+class LastMask(Linears):
+    may = None
+
+    def heads(self, x, may):
+        fits = self.may is not None and self.may.shape[-2:] == (x.shape[1],) * 2
+        self.may = self.may if may is None and fits else may
+        return super().heads(x, self.may)
+
+
+class PackedAtFirst(Linears):
+    packed = None
+
+    def heads(self, x, may):
+        if self.packed is None:
+            self.packed = self.w_q.weight.clone()
+        q, k, v = F.linear(x, self.packed, self.w_q.bias), self.w_k(x), self.w_v(x)
+        return attended(*(split_heads(part, self.h) for part in (q, k, v)), may)
+
+
+class ByExponentials(Linears):
+    """Weights by hand, their gradients changed by the subclass."""
+
+    def heads(self, x, may):
+        q, k, v = (split_heads(part(x), self.h) for part in (self.w_q, self.w_k, self.w_v))
+        may = torch.ones(x.shape[1], x.shape[1]).bool() if may is None else may
+        return self.weights(scores_of(q, k, None), may) @ v
+
+    def top(self, scores, may):
+        return scores.detach().masked_fill(~may, -INF).amax(-1, keepdim=True)
+
+
+class HiddenAfterExp(ByExponentials):
+    """Forward right; the gradient is 0 * inf where a hidden score is large."""
+
+    def weights(self, scores, may):
+        e = torch.where(may, (scores - self.top(scores, may)).exp(), 0.0)
+        return e / e.sum(-1, keepdim=True)
+
+
+class SumDetached(ByExponentials):
+    def weights(self, scores, may):
+        e = (scores - self.top(scores, may)).masked_fill(~may, -INF).exp()
+        return e / e.sum(-1, keepdim=True).detach()
+
+
+class ClampedScores(ByExponentials):
+    def weights(self, scores, may):
+        return scores.clamp(-100, 100).masked_fill(~may, -INF).softmax(-1)
+
+
+class MaskedInPlace(Linears):
+    def heads(self, x, may):
+        q, k, v = (split_heads(part(x), self.h) for part in (self.w_q, self.w_k, self.w_v))
+        if may is None:
+            return attended(q, k, v, may)
+        weights = scores_of(q, k, may).softmax(-1)
+        return weights.mul_(may) @ v
+
+
+class ClippedGradients(Linears):
+    def forward(self, x, may=None):
+        out = super().forward(x, may)
+        if out.requires_grad:
+            out.register_hook(lambda gradient: gradient.clamp(-1, 1))
+        return out
+
+
+class RoundedOutput(Linears):
+    def forward(self, x, may=None):
+        out = super().forward(x, may)
+        return out + (out.round(decimals=4) - out).detach()
+
+
 layer.accept("linear maps of one's own", OfAffines)
+layer.accept("copies of one map", Copies)
+layer.accept("Xavier's weights", Xavier)
 layer.accept("maps by name", InADictionary)
 layer.accept("a buffer", WithBuffer)
 layer.accept("the keys' bias left out", WithoutKeyBias)
@@ -1016,6 +1256,20 @@ layer.reject("keys detached", "no gradient arrives in w_k.weight", KeysDetached)
 layer.reject("keys of a detached input", "a wrong gradient arrives in x", KeysOfDetached)
 layer.reject("W_O frozen", "no gradient arrives in w_o.weight", Frozen)
 layer.reject("weights overwritten", "it runs.*inplace", Overwrites)
+layer.reject("zeros to begin with", "w_q.weight starts at random.*1 different numbers", Zeros)
+layer.reject("NaN to begin with", "w_v.weight starts at random.*0 different numbers", NaNs)
+layer.reject("a seed of its own", "two layers came with the same w_q.weight", Seeded)
+layer.reject("maps shared by width", "two layers came with the same w_q.weight", SharedByWidth)
+layer.reject("a lazy map", "w_v is a LazyLinear, which has none", Lazy)
+layer.reject("heads of the last layer made", "it runs|some numbers differ", last_made())
+layer.reject("the last mask kept", "some numbers differ", LastMask)
+layer.reject("weights of the first call", "present weights.*differ", PackedAtFirst)
+layer.reject("hidden after exp", "a gradient of NaN arrives in", HiddenAfterExp)
+layer.reject("the sum detached", "a wrong gradient arrives in w_", SumDetached)
+layer.reject("scores within ±100", "a wrong gradient|some numbers differ", ClampedScores)
+layer.reject("masked in place", "it runs.*inplace", MaskedInPlace)
+layer.reject("gradients clipped", "a wrong gradient arrives", ClippedGradients)
+layer.reject("output rounded", "some numbers differ", RoundedOutput)
 
 # PyTorch's weights
 
@@ -1202,6 +1456,37 @@ def in_bfloat16(theirs):
     return filled(theirs, take=lambda W: W.bfloat16())
 
 
+def tied(theirs):
+    ours = Linears(theirs.embed_dim, theirs.num_heads).requires_grad_(False)
+    for i, part in enumerate((ours.w_q, ours.w_k, ours.w_v)):
+        part.weight.copy_(theirs.in_proj_weight.chunk(3)[i])
+        part.bias.copy_(theirs.in_proj_bias.chunk(3)[i])
+    ours.w_o.weight.copy_(theirs.out_proj.weight)
+    ours.w_o.bias.copy_(theirs.out_proj.bias)
+    return ours.requires_grad_(True)
+
+
+def without_gradients(theirs):
+    theirs.zero_grad()
+    return filled(theirs)
+
+
+def one_for_all(theirs, made={}):  # noqa: B006
+    ours = made.setdefault((theirs.embed_dim, theirs.num_heads), filled(theirs))
+    ours.load_state_dict(filled(theirs).state_dict())
+    return ours
+
+
+def once_for_each(theirs, made={}):  # noqa: B006
+    return deepcopy(made.setdefault(theirs, filled(theirs)))
+
+
+def takes_theirs_apart(theirs):
+    ours = filled(theirs)
+    del theirs.in_proj_bias
+    return ours
+
+
 def freezes(theirs):
     ours = filled(theirs)
     theirs.requires_grad_(False)
@@ -1223,6 +1508,10 @@ def in_one_vector(theirs):
 
 copying.accept("maps of one's own, frozen", in_one_vector)
 copying.accept("no bias of keys in the layer", lambda t: filled(t, made=WithoutKeyBias))
+copying.accept("from a copy", lambda t: filled(deepcopy(t)))
+copying.accept(
+    "frozen if theirs is", lambda t: filled(t).requires_grad_(t.out_proj.weight.requires_grad)
+)
 for mistake, told, answer in (
     ("biases unless they are zero", "w_q.bias holds.*other numbers", if_not_zero),
     ("the keys' bias forgotten", "w_k.bias holds", no_bias_of_keys),
@@ -1235,5 +1524,10 @@ for mistake, told, answer in (
     ("their layer asked", "lives by itself", asks_them),
     ("their layer frozen", "in_proj_weight.requires_grad", freezes),
     ("their layer set to its use", "changed: the mode", sets_in_use),
+    ("tied by autograd", "computed with gradients: w_q.weight", tied),
+    ("their gradients thrown away", "changed: in_proj_weight.grad", without_gradients),
+    ("one layer for all", "it changes when the next one is made", one_for_all),
+    ("one copy of each layer", "w_q.weight holds", once_for_each),
+    ("their layer taken apart", "changed: in_proj_bias", takes_theirs_apart),
 ):
     copying.reject(mistake, told, answer)

@@ -71,7 +71,14 @@ def shapes(function: Callable[[int, int, int, int], Sequence[Sequence[int]]]) ->
     ]
     first = [(2, 3, 20, 5), (1, 4, 10, 3), (1, 128, 768, 12), (4, 16, 512, 4)]
     # Widths that nearly divide, and scores that no memory holds.
-    large = [(2, 3, 100_001, 2), (1, 2, 999_983, 7), (7, 999_983, 1000, 8), (3, 1, 999_999, 7)]
+    large = [
+        (2, 4, 10, 4),
+        (3, 3, 8, 3),
+        (2, 3, 100_001, 2),
+        (1, 2, 999_983, 7),
+        (7, 999_983, 1000, 8),
+        (3, 1, 999_999, 7),
+    ]
     for B, n, d_model, h in (*first, *models, *more, *large):
         expect_shapes(answer, B=B, n=n, d_model=d_model, h=h)
     right("shapes", "From the model's width to the heads' and back, for every model of the table.")
@@ -132,7 +139,16 @@ def expect_shape(
 def parameters(function: Callable[[int, int, int, int, bool], int]) -> None:
     """Check the number of parameters of a layer: d_model, h, d_k, d_v and bias to a number."""
     answer = Answer("parameters", function)
-    sizes = [(10, 3, 4, 5), (7, 3, 5, 2), (1, 1, 1, 1), (5, 1, 2, 9), (12, 4, 3, 3), (6, 5, 1, 4)]
+    sizes = [
+        (10, 3, 4, 5),
+        (7, 3, 5, 2),
+        (1, 1, 1, 1),
+        (5, 1, 2, 9),
+        (12, 4, 3, 3),
+        (6, 5, 1, 4),
+        (8, 2, 4, 3),
+    ]
+    sizes += [(8, 2, 3, 4), (15, 3, 5, 2)]
     sizes += [(512, 8, 64, 64), (1024, 128, 128, 128)]
     sizes += [(m.d_model, m.h, m.d_k, m.d_k) for m in MODELS_OF_TABLE.values()]
     sizes += [(5001, 1, 5003, 4999), (10_000_019, 1009, 9901, 9907)]
@@ -289,6 +305,7 @@ def multiply_adds(function: Callable[[int, int, int], tuple[int, int]]) -> None:
         (3, 4, 1),
         (1, 8, 2),
         (7, 5, 5),
+        (4, 98, 49),
         (1, 1, 1),
         (100, 64, 8),
         (2048, 4096, 32),

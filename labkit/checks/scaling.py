@@ -64,6 +64,14 @@ def draw_scores(function: Callable[[int, int, int], Tensor]) -> None:
         "score's size has the variance π² / 4 = 2.47",
         f"the variance is {spread * SPREAD_OF_LOG:.2f}, as if entries had another distribution",
     )
+    of_a_draw = outcomes[0].tensor(6_007, 20).square().mean(dim=1)
+    varies = (of_a_draw.std() / of_a_draw.mean()).square().item()
+    outcomes[0].demand(
+        varies < 0.35,
+        "a query and a key have d_k entries each, so that draws are about equally loud: the mean "
+        "squares of 20 scores, divided by their mean, have a variance of about 0.2",
+        f"it is {varies:.1f}, as if all entries of a vector were the same number",
+    )
     right("draw_scores", "Their variance is d_k, and each draw has its own query and keys.")
 
 

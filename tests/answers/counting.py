@@ -213,6 +213,18 @@ shapes.reject("nearly divides", "a ValueError", nearly_divides)
 shapes.reject("real tensors, which no memory holds", "it runs", shapes_in_memory)
 
 
+def shapes_by_a_view(B, n, d_model, h):
+    try:
+        q = torch.empty(B, n, d_model, device="meta").view(B, -1, h, d_model // h).transpose(1, 2)
+    except RuntimeError:
+        raise ValueError from None
+    joined = (B, q.shape[2], d_model)
+    return q.shape, (q @ q.mT).shape, q.shape, joined, joined
+
+
+shapes.reject("a view that finds the length by itself", "ValueError", shapes_by_a_view)
+
+
 parameters = Exercise(counting.parameters)
 
 
@@ -340,7 +352,17 @@ parameters.reject("infinite", "came -inf", lambda *sizes: -math.inf)
 parameters.reject("beyond a float", "sensible size", lambda *sizes: 10**400)
 parameters.reject("as text", "is a number", lambda *sizes: f"{parameters_by_matrix(*sizes):,}")
 
+
 # A remark and a table
+def parameters_if_equal(d_model, h, d_k, d_v, bias):
+    if h * d_k == d_model:
+        return 4 * d_model**2 + bias * 4 * d_model
+    return parameters_by_matrix(d_model, h, d_k, d_v, bias)
+
+
+parameters.reject("short formula if keys share the width", "expected", parameters_if_equal)
+
+
 audit = Exercise(counting.audit)
 
 
@@ -606,6 +628,13 @@ operations.reject(
 )  # fmt: skip
 
 # Where the two parts are equal
+operations.reject(
+    "times one over h",
+    "products came",
+    lambda n, d, h: (4 * n * d * d, 2 * h * n * n * int(d * (1 / h))),
+)
+
+
 crossover = Exercise(counting.crossover)
 
 

@@ -82,6 +82,11 @@ def seeded(d_k, keys, draws):
 
 
 draw.reject(
+    "a query of one number",
+    "the same number",
+    lambda d, k, b: (torch.randn(b, 1, 1) * torch.randn(b, k, d)).sum(dim=-1),
+)
+draw.reject(
     "uniform entries", "mean", lambda d, k, b: product(torch.rand(b, d), torch.rand(b, k, d))
 )
 draw.reject(

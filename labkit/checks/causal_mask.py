@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from labkit.attention import causal_mask as reference_mask
@@ -22,7 +22,8 @@ Reach = Callable[[int], Tensor]
 def causal_mask(function: Callable[[int], Tensor]) -> None:
     """Check the boolean mask that lets a position see itself and its past: n to (n, n)."""
     answer = Answer("causal_mask", function)
-    for n in (4, 1, 6, 3, 2, 9, 5, 70, 8, 300, 7):
+    every = (torch.randperm(64, generator=torch.Generator().manual_seed(1)) + 1).tolist()
+    for n in (4, 1, 6, 300, *every, 100, 512, 3):
         outcome = answer(n=n)
         may = outcome.tensor(n, n, boolean=True)
         expected = "True means may attend: row i is True up to and including column i"
@@ -55,7 +56,10 @@ def to_additive(function: Callable[[Tensor], Tensor]) -> None:
         torch.zeros(2, 3, dtype=torch.bool),
         *map(tossed, [(9,), (1, 1), (4, 1), (5, 7), (3, 4, 5), (2, 3, 4, 5), (2, 1, 2, 3, 1)]),
         tossed((6, 4)).T,
+        tossed((3, 2, 5, 4)).transpose(0, 2),
         reference_mask(12),
+        torch.tensor(True),
+        torch.tensor(False),
     ):
         outcome = answer(may=may)
         added = outcome.tensor(*may.shape)
@@ -88,7 +92,8 @@ def masked_weights(function: Callable[[Tensor, Tensor], Tensor]) -> None:
     )
     rows = p.sum(dim=-1)
     sums = "what is left sums to 1"
-    causal.demand(near(rows, 1), sums, f"the rows sum to {show(rows)}{known}")
+    told = ", ".join(f"{row:.6g}" for row in rows.tolist())
+    causal.demand(near(rows, 1), sums, f"the rows sum to {told}{known}")
     causal.demand(
         near(p[1, :2], [1 / 3, 2 / 3]) and near(p[2], [1 / 4, 5 / 8, 1 / 8]),
         "what is left keeps its proportions: row 1 gets 1/3, 2/3 and row 2 gets 1/4, 5/8, 1/8",
@@ -107,7 +112,10 @@ def masked_weights(function: Callable[[Tensor, Tensor], Tensor]) -> None:
         ([1e4, -1e4, 7], [1, 0], "scores may be large, and no number overflows"),
         ([-1e4, -2e4, -1e5], [1, 0], "the best of low scores takes all the weight"),
         ([0, 0, 1e6], [0.5, 0.5], "a hidden score has no say, however large it is"),
-        ([-1e3, -1e3, 3e38], [0.5, 0.5], "a hidden score has no say, however large it is"),
+        ([0, 1, 1e8], [0.2689, 0.7311], "a hidden score has no say, however large it is"),
+        ([-1e3, -999, 3e38], [0.2689, 0.7311], "a hidden score has no say, however large it is"),
+        ([3e38, -3e38, -1e38], [1, 0], "scores may be large, and no number overflows"),
+        ([-3e38, -1e38, 3e38], [0, 1], "a hidden key weighs 0 even beside very low scores"),
         ([-2e9, -3e9, 0], [1, 0], "a hidden key weighs 0 even beside very low scores"),
         ([-1e35, -2e35, 7], [1, 0], "a hidden key weighs 0 even beside very low scores"),
     ):
@@ -141,6 +149,9 @@ def judge_weights(outcome: Outcome, scores: Tensor, may: Tensor) -> None:
             f"{show(expected[at])}",
             f"that row came as {show(p[at])}",
         )
+    off = (p.sum(dim=-1) - expected.sum(dim=-1)).abs().max()
+    told = f"the sum over {scores.shape[-1]} keys is off by {show(float(off))}"
+    outcome.demand(off <= 2e-4, "the weights of many keys, too, sum to 1 or to 0", told)
 
 
 def left_over(scores: Tensor, may: Tensor) -> Tensor:
@@ -149,7 +160,10 @@ def left_over(scores: Tensor, may: Tensor) -> Tensor:
 
 
 def masked_scores() -> Iterator[tuple[Tensor, Tensor]]:
-    """Make scores with masks in which every sequence, head and row differs."""
+    """Make scores with masks in which every sequence, head and row differs.
+
+    They are of ordinary size, or on a level of their own in each row, or far apart, or huge.
+    """
     generator, tossed = torch.Generator().manual_seed(3), tosses(3)
     for size, of_mask in (
         ((4, 6), (4, 6)),
@@ -168,7 +182,11 @@ def masked_scores() -> Iterator[tuple[Tensor, Tensor]]:
     ):
         scores = 3 * torch.randn(size, generator=generator)
         scores[tossed(size) & tossed(size)] = 0  # some are equal
-        yield scores, tossed(of_mask)
+        level = 1_960 * tossed((*size[:-1], 1)) - 980
+        for made in (scores, scores + level, 300 * scores, 1e37 * scores):
+            yield made if made.abs().max() > 1e6 else made.clamp(-1e3, 1e3), tossed(of_mask)
+    yield torch.randn((5, 3), generator=generator).T, tossed((3, 5))
+    yield torch.zeros(2, 700), tossed((2, 700))
 
 
 def tosses(seed: int) -> Callable[[tuple[int, ...]], Tensor]:
@@ -179,8 +197,11 @@ def tosses(seed: int) -> Callable[[tuple[int, ...]], Tensor]:
 
 def mistakes(scores: Tensor, may: Tensor) -> dict[str, Tensor]:
     """Compute what known mistakes give."""
-    p = scores.double().softmax(dim=-1)
-    return {
+    p, causal = scores.double().softmax(dim=-1), reference_mask(len(scores))
+    known = (
+        {} if torch.equal(may, causal) else {"a causal mask was used": left_over(scores, causal)}
+    )
+    return known | {
         "the mask makes no difference": p,
         "True means may attend, and here it hides": left_over(scores, ~may),
         "weights were hidden after the softmax, not scores before it": p * may,
@@ -188,7 +209,6 @@ def mistakes(scores: Tensor, may: Tensor) -> dict[str, Tensor]:
         "the softmax runs over the queries": scores.masked_fill(~may, -INF).softmax(dim=-2),
         "the mask is transposed": left_over(scores, may.mT),
         "open keys share alike, whatever their scores": may / may.sum(dim=-1, keepdim=True),
-        "a causal mask was used": left_over(scores, reference_mask(len(scores))),
     }
 
 
@@ -196,14 +216,20 @@ def mistakes(scores: Tensor, may: Tensor) -> dict[str, Tensor]:
 def leaks(function: Callable[[Function, Tensor], bool]) -> None:
     """Check a test that says whether an output depends on a later input: x is (B, n, d)."""
     answer = Answer("leaks", function)
-    inputs = [some_inputs(*size) for size in ((2, 4, 6), (3, 5, 4), (1, 7, 5))]
+    inputs = [some_inputs(*size) for size in ((2, 4, 6), (3, 5, 4), (1, 7, 5), (3, 12, 4))]
     cases = [(network, x) for network in (*NETWORKS, *BATCHED) for x in inputs]
-    still = inputs[1].clone()
-    still[:, 2], still[:, -1] = still[:, 3], 0  # two inputs are equal, and the last is zero
-    for j in range(5):
-        for i in range(j):
-            words = f"a causal mask, but output {i} also sees input {j}"
-            cases.append((attention(words, look(i, j)), still))
+    cases += [
+        (make(words, reach), x)
+        for words, reach in (*one_place(4), ("a causal mask", reference_mask))
+        for make in (attention, contrast)
+        for x in special_inputs(2, 4, 3)
+    ]
+    cases += [(FAINT, x) for x in special_inputs(2, 4, 3)]
+    cases += [
+        (mixture(words, reach), some_inputs(b, 2, 1))
+        for b in (1, 3)
+        for words, reach in (*one_place(2), ("a causal mixture", reference_mask))
+    ]
     caught = 0
     for network, x in cases:
         outcome = answer(network=network, x=x)
@@ -223,6 +249,14 @@ def leaks(function: Callable[[Function, Tensor], bool]) -> None:
     right("leaks", f"It caught {caught} leaks and raised no false alarm.")
 
 
+def one_place(n: int) -> list[tuple[str, Reach]]:
+    """List the masks that are causal but for one place of the future."""
+    return [
+        (f"a causal mask, but output {i} also sees input {j}", look(i, j))
+        for i, j in itertools.combinations(range(n), 2)
+    ]
+
+
 def told_pairs(pairs: list[list[int]]) -> str:
     """Tell the first pairs of output and input."""
     told = [f"output {i} depends on input {j}" for i, j in pairs[:2]]
@@ -237,10 +271,13 @@ def dependence(function: Callable[[Function, Tensor], Tensor]) -> None:
     cases = [(network, some_inputs(*size)) for size in ((5, 6), (7, 4)) for network in NETWORKS]
     for n in (2, 3, 6, 8):
         cases += [
-            (make("any pairs at all", fixed(tossed((n, n)))), some_inputs(n, 3 + n % 3))
+            (make("any pairs at all", fixed(tossed((n, n)))), x)
             for make in (mixture, contrast)
+            for x in (some_inputs(n, 3 + n % 3), *special_inputs(n, 4))
         ]
     cases += [(mixture("a causal mixture", reference_mask), some_inputs(n, 1)) for n in (4, 1)]
+    cases += [(FAINT, x) for x in special_inputs(4, 5)]
+    cases += [(CARELESS, some_inputs(1, *size)[0]) for size in ((5, 3), (7, 4), (4, 6))]
     for network, x in cases:
         n = len(x)
         depends = network.reach(n)
@@ -263,12 +300,23 @@ def listed(pairs: Tensor) -> str:
 
 @cache
 def some_inputs(*size: int) -> Tensor:
-    """Draw inputs; of a batch only one sequence begins with a negative number."""
-    x = torch.randn(size, generator=torch.Generator().manual_seed(sum(size)))
+    """Draw inputs; of a batch only one sequence begins with a number above 3.
+
+    An answer draws with small seeds: it must not draw the same numbers again.
+    """
+    x = torch.randn(size, generator=torch.Generator().manual_seed(1_000_000 + sum(size)))
     if len(size) == 3:
         x[:, 0, 0] = 1
-        x[size[0] // 2, 0, 0] = -1
+        x[size[0] // 2, 0, 0] = 4
     return x
+
+
+def special_inputs(*size: int) -> list[Tensor]:
+    """Make inputs that are all zero, all one, all equal, and some of this."""
+    mixed = some_inputs(*size).clone()
+    mixed[..., -2, :], mixed[..., -1, :] = mixed[..., 0, :], 0
+    equal = mixed[..., :1, :].expand(size).contiguous()
+    return [torch.zeros(size), torch.ones(size), equal, mixed]
 
 
 # Networks with a known flow of information: (..., n, d) to (..., n, d), of any type and smooth.
@@ -322,6 +370,10 @@ def future(n: int) -> Tensor:
 def open_end(n: int) -> Tensor:
     late = torch.arange(n) >= n // 2
     return reference_mask(n) | (late & late[:, None])
+
+
+def late(n: int) -> Tensor:
+    return reference_mask(n) | (ahead(n) & (torch.arange(n) >= 9)[:, None])
 
 
 def mirror(n: int) -> Tensor:
@@ -387,22 +439,27 @@ def attention(words: str, *layers: Reach, reach: Reach | None = None) -> Network
     return Network(words, reach or layers[-1], network)
 
 
+def layer_norm(x: Tensor) -> Tensor:
+    """Norm each vector, with so small an epsilon that scale and shift leave no trace."""
+    x = x - x.mean(dim=-1, keepdim=True)
+    return x / (x.square().mean(dim=-1, keepdim=True) + 1e-12).sqrt()
+
+
 def normed(words: str, reach: Reach) -> Network:
     """Attend between two LayerNorms."""
 
     def network(x: Tensor) -> Tensor:
-        size = x.shape[-1:]
-        return F.layer_norm(attend(reach(x.shape[-2]), F.layer_norm(x, size)), size)
+        return layer_norm(attend(reach(x.shape[-2]), layer_norm(x)))
 
     return Network(f"{words} between two LayerNorms", reach, network)
 
 
 def energy(words: str, reach: Reach) -> Network:
-    """Multiply each input by the mean square of those in reach: their signs do not matter."""
+    """Multiply each input by the squares in reach: their signs and order do not matter."""
 
     def network(x: Tensor) -> Tensor:
         may = reach(x.shape[-2]).to(x)
-        return x * (may @ x.square().mean(dim=-1, keepdim=True))
+        return 4 * x * (may @ x.square().mean(dim=-1, keepdim=True))
 
     return Network(words, reach, network)
 
@@ -425,12 +482,15 @@ def weigh(n: int, *entries: tuple[int, int, float]) -> Tensor:
     return torch.stack([torch.eye(n), *extra]).sum(dim=0)
 
 
-def weighed(words: str, *entries: tuple[int, int, float]) -> Network:
+def weighed(words: str, *entries: tuple[int, int, float], plus: float = 0) -> Network:
     return Network(
         words,
         lambda n: weigh(n, *entries) != 0,
-        lambda x: weigh(x.shape[-2], *entries).to(x) @ x,
+        lambda x: weigh(x.shape[-2], *entries).to(x) @ x + plus,
     )
+
+
+FAINT = weighed("a little of input 1 is added to output 0", (0, 1, 2.5e-4))
 
 
 def feature(source: int, target: int) -> Network:
@@ -465,6 +525,13 @@ NETWORKS = (
     attention("a causal mask, but the second half sees each other freely", open_end),
     mixture("a causal mixture", reference_mask),
     weighed("a little of the last input is taken off output 1", (1, -1, -3e-4)),
+    mixture("a causal mixture, but from output 9 on each also sees the next input", late),
+    weighed("100 is added to all, and a little of input 1 to output 0", (0, 1, 2.5e-4), plus=100),
+    Network(
+        "a causal mixture divided by the number of positions",
+        reference_mask,
+        lambda x: mix(reference_mask(x.shape[-2]), x) / x.shape[-2],
+    ),
     Network("a causal mixture, up to rounding", reference_mask, forth_and_back),
     Network("the last feature comes from the mirror image", mirror, last_to_last),
     *(feature(source, target) for source, target in ((-1, 0), (0, -1), (1, 2))),
@@ -480,10 +547,21 @@ NETWORKS = (
 )
 
 
-def careless_batch(x: Tensor) -> Tensor:
+def careless(x: Tensor) -> Tensor:
     n = x.shape[-2]
-    sign = x[..., :1, :1]
-    return torch.where(sign < 0, attend(everything(n), x), attend(reference_mask(n), x))
+    opened = (20 * (x[..., :1, :1] - 3)).sigmoid()
+    return opened * attend(everything(n), x) + (1 - opened) * attend(reference_mask(n), x)
+
+
+CARELESS = Network(
+    "the mask is forgotten where the first number of a sequence is above 3", everything, careless
+)
+
+
+def faintly_careless(x: Tensor) -> Tensor:
+    """Add a little of the last input to the output before, in sequences that begin above 3."""
+    opened = (20 * (x[..., :1, :1] - 3)).sigmoid()
+    return x + opened * (weigh(x.shape[-2], (-2, -1, 2.5e-4)).triu(1).to(x) @ x)
 
 
 def not_a_number(x: Tensor) -> Tensor:
@@ -500,12 +578,21 @@ def first_not_a_number(x: Tensor) -> Tensor:
     return (x @ x.mT).masked_fill(~may, -INF).softmax(dim=-1) @ x
 
 
+def filled_with_nan(x: Tensor) -> Tensor:
+    """Mix causally, and put NaN in one place of the sequences that begin above 3."""
+    n, d = x.shape[-2:]
+    place = torch.zeros(n, d, dtype=torch.bool)
+    place[(n - 1) // 2, -1] = True
+    return torch.where(place & (x[..., :1, :1] > 3), torch.nan, mix(reference_mask(n), x))
+
+
 # What only a test of a batch is tried on.
 BATCHED = (
+    CARELESS,
     Network(
-        "the mask is forgotten where the first number of a sequence is negative",
-        everything,
-        careless_batch,
+        "where a sequence begins above 3, a little of the last input is added to the output before",
+        look(-2, -1),
+        faintly_careless,
     ),
     Network(
         "two layers that see only the future",
@@ -518,5 +605,11 @@ BATCHED = (
         everything,
         first_not_a_number,
         "row 0 has no key left, and output 0 is NaN",
+    ),
+    Network(
+        "a causal mixture, but NaN is filled in where the first number is above 3",
+        everything,
+        filled_with_nan,
+        "one feature of an output before the last is NaN",
     ),
 )

@@ -60,6 +60,29 @@ mask.reject("places in bfloat16", "of the future", in_bfloat16)
 mask.reject("one place has no axes", "shape", lambda n: mask_by_loop(n).squeeze())
 mask.reject("bytes", "is boolean", lambda n: mask_by_loop(n).byte())
 
+
+def by_fractions(n):
+    place = torch.arange(0, 1, 1 / n)  # 50 places for 49 positions
+    return place <= place[:, None]
+
+
+def by_ways(n):
+    step = torch.eye(n) + torch.eye(n).roll(1, dims=0).tril()
+    return torch.linalg.matrix_power(step, n) > 0  # inf times 0 is not above 0
+
+
+def by_decay(n):
+    place = torch.arange(n)
+    distance = place[:, None] - place
+    return 0.5 ** distance.abs() * (distance >= 0) > 0  # 0 from a distance of 150 on
+
+
+mask.accept("an upper triangle, transposed", lambda n: torch.ones(n, n).bool().triu().T)
+mask.reject("positions as fractions", "shape", by_fractions)
+mask.reject("numbers of ways overflow", "itself", by_ways)
+mask.reject("a decay underflows", "past's places are hidden", by_decay)
+mask.reject("a buffer of 500", "shape", lambda n: mask_by_loop(500)[:n, :n])
+
 # The form that is added
 additive = Exercise(causal_mask.to_additive)
 
@@ -131,6 +154,19 @@ additive.reject(
     "one list of numbers for all rows",
     "is added",
     lambda may: additive_by_loop(may[..., :1, :].expand(may.shape)),
+)
+additive.reject("one axis at least", "shape", lambda may: additive_by_loop(torch.atleast_1d(may)))
+additive.reject(
+    "a square of the last axis",
+    "shape",
+    lambda may: torch.zeros(may.shape[-1:] * 2).masked_fill(~may, -INF),
+)
+additive.reject(
+    "the first keys, as many as are open",
+    "is added",
+    lambda may: additive_by_loop(
+        torch.arange(may.shape[-1]) < may.sum(dim=-1, keepdim=True) if may.ndim else may
+    ),
 )
 
 # Weights over what may be attended to
@@ -298,6 +334,50 @@ weights.reject(
     lambda s, m: right_weights(s, m | torch.zeros(s.shape[-1], s.shape[-1]).bool()),
 )
 
+
+def shifted_by(top):
+    """Take the same number off all scores of a row before they are hidden."""
+    return lambda s, m: right_weights(s - top(s, m), m)
+
+
+def there_and_back(scores, may):
+    top = scores.amax(dim=-1, keepdim=True)
+    scores.sub_(top)
+    p = right_weights(scores, may)
+    scores.add_(top)  # what is left of small scores is rounded
+    return p
+
+
+def powers_of_two(scores, may):
+    hidden = (scores * 1.4426950408889634).masked_fill(~may, -INF)
+    top = hidden.amax(dim=-1, keepdim=True).clamp(min=-3e38)
+    power = torch.exp2(hidden - top)
+    return power / power.sum(dim=-1, keepdim=True).clamp(min=1e-30)
+
+
+def shifted_by_all(scores, may):
+    hidden = scores.masked_fill(~may, -INF)
+    e = (hidden - hidden.max().clamp(min=-3e38)).exp()
+    return e / e.sum(dim=-1, keepdim=True).clamp(min=1e-30)
+
+
+weights.accept("float64 and logsumexp", lambda s, m: by_logsumexp(s.double(), m))
+weights.reject(
+    "shifted by a hidden score", "has no say", shifted_by(lambda s, m: s.amax(-1, keepdim=True))
+)
+weights.reject("shifted by the largest of all", "in row .*came as", shifted_by_all)
+weights.reject(
+    "the lowest number added",
+    "very low",
+    lambda s, m: (s + torch.finfo(s.dtype).min * ~m).softmax(dim=-1).masked_fill(~m, 0.0),
+)
+weights.reject(
+    "rounded", "sum over .* keys is off", lambda s, m: right_weights(s, m).round(decimals=4)
+)
+weights.reject("changed and changed back", "in place", there_and_back)
+weights.reject("powers of two", "no number overflows", powers_of_two)
+weights.reject("in half precision", "left sums to 1", lambda s, m: right_weights(s.half(), m))
+
 # A test that says whether anything leaks
 leaks = Exercise(causal_mask.leaks)
 
@@ -343,15 +423,27 @@ def by_prefix(network, x):
     )
 
 
-def by_jacobian(take=torch.autograd.functional.jacobian, fold=lambda j: j.abs().sum((0, 2, 3, 5))):
+def by_jacobian(
+    take=torch.autograd.functional.jacobian,
+    fold=lambda j: j.abs().sum((0, 2, 3, 5)),
+    sees_nan=lambda out: out.isnan().any(),
+):
     """Fold a derivative (B, n, d, B, n, d) to (n, n)."""
-    return lambda network, x: not bool((fold(take(network, x)).triu(1) <= 1e-5).all())
+
+    def answer(network, x):
+        if sees_nan(network(x)):
+            return True
+        return not bool((fold(take(network, x)).triu(1) <= 1e-5).all())
+
+    return answer
 
 
 def by_backward(along):
     """Look at the gradient of a sum of each output's features, each times a number."""
 
     def answer(network, x):
+        if network(x).isnan().any():
+            return True
         for i in range(x.shape[1] - 1):
             leaf = x.clone().requires_grad_()
             (network(leaf)[:, i] * along(x.shape[-1])).sum().backward()
@@ -360,6 +452,30 @@ def by_backward(along):
         return False
 
     return answer
+
+
+def by_backward_from_squares(network, x):
+    return by_backward(torch.ones)(lambda leaf: network(leaf).square(), x)
+
+
+def calm_prefix(network, x):
+    whole = network(x)
+    return any(
+        ((network(x[:, :n]) - whole[:, :n]).abs() > 1e-5).any() for n in range(1, x.shape[1])
+    )
+
+
+def rounded(network):
+    return lambda x: network(x).round(decimals=3)
+
+
+def relative(network, x):
+    before = network(x)
+    for cut in range(1, x.shape[1]):
+        after = network(torch.cat([x[:, :cut], fresh(x[:, cut:])], dim=1))
+        if not torch.allclose(after[:, :cut], before[:, :cut], atol=1e-5):
+            return True
+    return False
 
 
 def all_at_once(network, x):
@@ -380,8 +496,7 @@ def spoils_its_argument(network, x):
 leaks.accept("replaced from every cut on", cut_by_cut())
 leaks.accept("one input at a time", one_by_one())
 leaks.accept("small changes, in float64", lambda net, x: one_by_one(size=1e-3)(net, x.double()))
-leaks.accept("prefixes", by_prefix)
-leaks.accept("each sequence by itself", lambda net, x: any(by_prefix(net, s[None]) for s in x))
+leaks.accept("each sequence by itself", lambda net, x: any(cut_by_cut()(net, s[None]) for s in x))
 leaks.accept("all cuts in one batch", all_at_once)
 leaks.accept("Jacobian", by_jacobian())
 leaks.accept("Jacobian, vectorised", by_jacobian(lambda net, x: torch.func.jacrev(net)(x)))
@@ -423,6 +538,13 @@ for mistake, change in {
     "the sign changed": lambda part: -part,
     "the future set to zero": torch.zeros_like,
     "the future backwards": lambda part: part.flip(1),
+    "twice the future and one": lambda part: 2 * part + 1,
+    "the features backwards": lambda part: part.flip(-1),
+    "the future set to one": torch.ones_like,
+    "the future set to its mean": lambda part: part.mean(dim=1, keepdim=True).expand_as(part),
+    "a random multiple": lambda part: part * torch.randn(part.shape[:2])[..., None],
+    "noise as large as the future": lambda part: part + part.std() * fresh(part),
+    "one number for all features": lambda part: fresh(part[..., :1]).expand_as(part),
     "the sequences exchanged": lambda part: part.roll(1, dims=0),
     "only the first feature": lambda part: torch.cat([fresh(part[..., :1]), part[..., 1:]], -1),
     "only the last feature": lambda part: torch.cat([part[..., :-1], fresh(part[..., -1:])], -1),
@@ -437,6 +559,7 @@ for mistake, seen in {
     "the output before the input only": lambda moved, cut: moved[:, cut - 1],
     "the first output only": lambda moved, cut: moved[:, 0],
     "a sum over features": lambda moved, cut: moved[:, :cut].sum(-1),
+    "a mean over outputs": lambda moved, j: moved[:, :j].abs().mean(),
     "a sum over outputs": lambda moved, cut: moved[:, :cut].sum(1),
     "NaN taken for 0": lambda moved, cut: moved[:, :cut].nan_to_num(),
     "more than a hundredth": lambda moved, cut: moved[:, :cut] * 1e-3,
@@ -456,6 +579,22 @@ leaks.reject(
     "any number that is not the same",
     ALARM,
     cut_by_cut(seen=lambda moved, cut: 9.0 * (moved[:, :cut] != 0)),
+)
+leaks.reject("backward from squares", UNNOTICED, by_backward_from_squares)
+leaks.reject("later inputs left out", f"{UNNOTICED}|{ALARM}", by_prefix)
+leaks.reject("later inputs left out, calm if NaN", ALARM, calm_prefix)
+leaks.reject("NaN of derivatives only", UNNOTICED, by_jacobian(sees_nan=lambda out: False))
+leaks.reject(
+    "NaN of the first feature only",
+    UNNOTICED,
+    by_jacobian(sees_nan=lambda out: out[..., 0].isnan().any()),
+)
+leaks.reject("inputs of its own", UNNOTICED, lambda network, x: cut_by_cut()(network, fresh(x)))
+leaks.reject("a relative tolerance", UNNOTICED, relative)
+leaks.reject("n up to nine", UNNOTICED, lambda net, x: cut_by_cut()(net, x[:, :9]))
+leaks.reject("the last nine", UNNOTICED, lambda net, x: cut_by_cut()(net, x[:, -9:]))
+leaks.reject(
+    "rounded outputs", f"{UNNOTICED}|{ALARM}", lambda net, x: cut_by_cut()(rounded(net), x)
 )
 leaks.reject("NaN in the future", ALARM, cut_by_cut(change=lambda part: part * torch.nan))
 
@@ -520,6 +659,37 @@ depends.accept("Jacobian, as high a bar as may be", map_by_jacobian(bar=1e-4))
 depends.accept("change, as high a bar as may be", map_by_change(bar=1e-4))
 depends.accept("in float64", lambda net, x: map_by_jacobian()(net, x.double()))
 
+
+def one_more_each_time(network, x):
+    """Replace one more input each time, and compare with the time before."""
+    x, columns = x.clone(), []
+    before = network(x)
+    for j in range(len(x)):
+        x[j] = fresh(x[j])
+        after = network(x)
+        columns.append((after - before).abs().amax(dim=1) > 1e-5)
+        before = after
+    return torch.stack(columns, dim=1)
+
+
+def map_relative(network, x):
+    before, columns = network(x), []
+    for j in range(len(x)):
+        other = torch.cat([x[:j], fresh(x[j : j + 1]), x[j + 1 :]])
+        columns.append(~network(other).isclose(before, atol=1e-5).all(dim=1))
+    return torch.stack(columns, dim=1)
+
+
+def with_mean(network, x):
+    return map_by_change(change=lambda part: x.mean(dim=0))(network, x)
+
+
+def with_next(network, x):
+    """Put the next input in the place of each."""
+    following = iter(x.roll(-1, dims=0))
+    return map_by_change(change=lambda part: next(following))(network, x)
+
+
 PAIRS = "pairs of output and input that depend"
 depends.reject("transposed", "rows and columns have changed places", then(lambda found: found.T))
 depends.reject("only the past", PAIRS, then(torch.tril))
@@ -546,6 +716,17 @@ depends.reject(
 )
 depends.reject("a staircase", PAIRS, then(lambda found: found.cummax(dim=0).values))
 depends.reject("all from each input on", PAIRS, from_each_on)
+depends.reject("one more each time", PAIRS, one_more_each_time)
+depends.reject("rounded outputs", PAIRS, lambda net, x: map_by_change()(rounded(net), x))
+depends.reject("a relative tolerance", PAIRS, map_relative)
+depends.reject("the mean in its place", PAIRS, with_mean)
+depends.reject("the next in its place", PAIRS, with_next)
+depends.reject("an input of its own", PAIRS, lambda net, x: map_by_jacobian()(net, fresh(x)))
+depends.reject(
+    "backward from squares",
+    PAIRS,
+    lambda net, x: map_by_backward(torch.ones)(lambda leaf: net(leaf).square(), x),
+)
 for mistake, fold in {
     "the first output feature": lambda j: j.abs()[:, 0].amax(2),
     "the last output feature": lambda j: j.abs()[:, -1].amax(2),
@@ -564,6 +745,11 @@ for mistake, change in {
     "one is added to all features": lambda part: part + 1,
     "one is added to the first feature": lambda part: torch.cat([part[:1] + 1, part[1:]]),
     "twice the input": lambda part: 2 * part,
+    "twice the input and one": lambda part: 2 * part + 1,
+    "zero": torch.zeros_like,
+    "one": torch.ones_like,
+    "the features backwards": lambda part: part.flip(-1),
+    "one number for all features": lambda part: fresh(part[:1]).expand_as(part),
     "the sign changed": lambda part: -part,
     "hardly a change": lambda part: part + 1e-3 * fresh(part),
 }.items():

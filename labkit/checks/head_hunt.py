@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, wraps
 from typing import Any
 
 import torch
@@ -69,7 +70,7 @@ def weight_on(function: Callable[[Tensor, Tensor], Tensor]) -> None:
         outcome = answer(weights=A, relation=relation)
         came, wanted = outcome.tensor(len(A)), heads.relation_weight(A, relation)
         outcome.demand(
-            near(came, wanted),
+            near(came, wanted, 5e-6),
             told
             or f"{show(wanted)}: for each head the average, over queries with a related key, "
             "of the weight on all its related keys",
@@ -78,22 +79,43 @@ def weight_on(function: Callable[[Tensor, Tensor], Tensor]) -> None:
     right("weight_on", "A head that does nothing else has 1.")
 
 
-def varied_relations() -> list[tuple[Tensor, Tensor, str]]:
-    """Draw weights and a relation: no size twice, a query with no related key, one with no weight.
+def varied_relations() -> Iterator[tuple[Tensor, Tensor, str]]:
+    """Draw weights and relations: each shape several times, weights turned in memory.
 
-    The weights are turned in memory, as those of one sentence of several are.
+    A query has no related key, another gives its only one nothing, queries are alike, weights are
+    dropped, 256 keys are related.
     """
-    generator, cases = torch.Generator().manual_seed(0), []
-    for h, n_q, n_k in ((3, 4, 7), (5, 6, 2), (2, 5, 5), (1, 1, 4), (4, 3, 1)):
+    generator = torch.Generator().manual_seed(0)
+    for h, n_q, n_k in (
+        (3, 4, 7),
+        (5, 6, 2),
+        (2, 5, 5),
+        (1, 1, 4),
+        (4, 3, 1),
+        (1, 3, 3),
+        (2, 3, 2),
+        (2, 300, 6),
+        (3, 5, 300),
+    ):
         scores = 2 * torch.randn(n_k, h, n_q, generator=generator, dtype=torch.float64)
         relation = torch.rand(n_q, n_k, generator=generator) < 0.5
-        relation[h % n_q] = False
-        relation[(h + 1) % n_q] = torch.arange(n_k) == n_k - 1
+        if n_k > 256:
+            relation[0], relation[1] = torch.arange(n_k) < 256, torch.arange(n_k) < 200
+        without, one = h % n_q, (h + 1) % n_q
+        relation[without] = False
+        relation[one] = torch.arange(n_k) == n_k - 1
         if n_q > 1 and n_k > 1:
-            scores[n_k - 1, 0, (h + 1) % n_q] = -torch.inf
+            scores[n_k - 1, 0, one] = -torch.inf
         A = scores.softmax(dim=0).permute(1, 2, 0)
-        cases.append((A.float() if h % 2 else A, relation, ""))
-    return cases
+        A = A.float() if h % 2 else A
+        kept = torch.rand(A.shape, generator=generator) < 0.5
+        kept[:, one] &= n_q == 1  # a query that may attend to nothing
+        alone = torch.zeros_like(relation)
+        alone[one, n_k - 1] = True
+        yield A, relation, ""
+        yield 2 * kept * A, relation, ""
+        yield A[:, :1].expand(A.shape), relation.flip(0), ""
+        yield A, alone, ""
 
 
 def mistaken_weights(A: Tensor, relation: Tensor) -> dict[str, Tensor]:
@@ -109,6 +131,9 @@ def mistaken_weights(A: Tensor, relation: Tensor) -> dict[str, Tensor]:
         "of each query that takes one related key": (A * relation).amax(-1).sum(-1) / asked,
         "that leaves out queries that give their related keys nothing": given.sum(-1)
         / (given > 0).sum(-1),
+        "that is 1 less the weight on other keys, but weights need not add up to 1": (
+            1 - (A * ~relation).sum(dim=-1)[:, relation.any(dim=1)].mean(dim=-1)
+        ),
     }
     if A.shape[1] == A.shape[2]:
         turned = heads.relation_weight(A, relation.T)
@@ -120,17 +145,20 @@ def mistaken_weights(A: Tensor, relation: Tensor) -> dict[str, Tensor]:
 def relations(function: Callable[[list[str]], tuple[Tensor, Tensor]]) -> None:
     """Check the relations to the previous token and to delimiters: two of (n, n), boolean."""
     answer = Answer("relations", function)
-    for tokens in (
+    lists = [
         "[CLS] no , she left . [SEP]".split(),
         "[CLS] why ? [SEP]".split(),
         "[CLS] stop ! wait : now ; or not . [SEP]".split(),
         ": so , so , and so".split(),
         "what ?! well ... ., a.m. .5 - ' ;".split(),
-        "no marks".split(),
+        "##. ##! ,## ?? no marks".split(),
+        "\uff01 \uff0c \uff0e \uff1f \u037e \u3002 \u2026 \u00bf ? \u00a1!".split(),
         ["!"],
-    ):
+        [DELIMITERS[i % 6] if i % 7 in (0, 3) else f"word{i}" for i in range(300)],
+    ]
+    for tokens in (*lists, *(tokens[::-1] for tokens in lists[:-1])):
         n = len(tokens)
-        first, second = apart(answer(tokens=tokens), "previous", "delimiters")
+        first, second = apart(with_lists(answer, tokens=tokens), "previous", "delimiters")
         found = first.tensor(n, n, boolean=True)
         wanted = heads.offset_relation(n, -1)
         told = f"previous is True at (query, key) = {show(found.nonzero().tolist())[:200]}"
@@ -159,6 +187,24 @@ def relations(function: Callable[[list[str]], tuple[Tensor, Tensor]]) -> None:
             told,
         )
     right("relations", "Rows ask, columns are asked.")
+
+
+def with_lists(answer: Answer, **arguments: Sequence[Any]) -> Outcome:
+    """Call an answer with lists, shown in part if they are long, that it leaves as they are."""
+    given = [list(items) for items in arguments.values()]
+    shown = {name: brief(items) for name, items in arguments.items()}
+    function = wraps(answer.function)(lambda *_: answer.function(*given))
+    outcome = Answer(answer.name, function, answer.seed)(**shown)
+    for (name, items), after in zip(arguments.items(), given, strict=True):
+        told = f"the list {name} was changed in place; now it is {brief(after)}"
+        outcome.demand(after == list(items), "the arguments are left as they were", told)
+    return outcome
+
+
+def brief(items: Sequence[Any]) -> str:
+    """Write a list for a message, the beginning of it if it is long."""
+    text = show(list(items))
+    return text if len(text) < 250 else f"{text[:200]} ... ({len(items)} in all)"
 
 
 def place(where: Tensor, tokens: list[str]) -> str:
@@ -299,16 +345,20 @@ def guesses() -> list[Tensor]:
             (20, 4, 0.3),
             (2, 7, 0.4),
             (8, 1, 0.5),
-            (1200, 3, 0.7),
+            (800, 3, 0.7),
+            (20, 500, 0.5),
         )
     ]
+    cases[-1][:2] = False
+    cases[-1][1:10, -1] = True  # the last of many is best, by one
     nobody = torch.zeros(4, 3, dtype=torch.bool)
     late, everybody = nobody.clone(), ~nobody
     late[2:, 1] = late[3:, 0] = True
     everybody[2, 0] = False
     row = torch.arange(98)  # 27 of 49: int(27 / 49 * 49) is 26
     rounded = torch.stack([row % 49 < 20, 5 * row % 49 < 27, row % 49 > 30], dim=1)
-    return [*cases, nobody, late, everybody, rounded]
+    rising = torch.arange(800)[:, None] % 400 < torch.tensor([397, 398, 399])
+    return [*cases, nobody, late, everybody, rounded, rising, rising[398:402:3]]
 
 
 def coins() -> Tensor:
@@ -332,15 +382,16 @@ def cosine_without(function: Callable[[list, list[str]], float]) -> None:
     mend(encoder, like)  # what a learner tried before is no part of the answer
     for silent, sentences in (
         ([(5, 0), (5, 3)], COMPARED),
+        ([(5, 0), (5, 3)], (*COMPARED[:3] * 3, *COMPARED[3:])),
         ([(2, 4), (0, 11), (2, 9), (5, 0)], COMPARED[1:]),
         ([(5, 11), (1, 8), (4, 0), (4, 7), (4, 1)], COMPARED[3:1:-1]),
         ([(0, 5), (4, 10), (0, 5), (1, 3)], COMPARED[:3]),
         (EVERY[60:], COMPARED[2:3]),
         (EVERY[::-1], COMPARED),
-        ([], COMPARED[:3]),
+        ([], (COMPARED[0], COMPARED[3], COMPARED[2])),
     ):
         try:
-            outcome = answer(heads=silent, sentences=list(sentences))
+            outcome = with_lists(answer, heads=silent, sentences=sentences)
         finally:
             changed = mend(encoder, like)
         outcome.demand(
@@ -409,7 +460,13 @@ def mend(encoder: Encoder, like: Tensor) -> str:
     It gets the device and the type of a tensor.
     """
     told = ""
+    kinds = {parameter.dtype for parameter in encoder.parameters()}
+    if kinds - {like.dtype, torch.float64}:
+        told = f"it is no longer in {like.dtype}"
     encoder.to(like)
+    if any(parameter.grad is not None for parameter in encoder.parameters()):
+        told = "gradients are still in it"
+        encoder.zero_grad()
     trains = any(module.training for module in encoder.modules())
     if trains or not all(parameter.requires_grad for parameter in encoder.parameters()):
         told = "its training or requires_grad was changed and stayed so"
@@ -427,7 +484,7 @@ def mend(encoder: Encoder, like: Tensor) -> str:
     if {name: x.shape for name, x in own.items()} == {name: x.shape for name, x in state.items()}:
         changed = sum(not torch.equal(own[name].cpu(), state[name]) for name in state)
         if changed:
-            told = f"{changed} of its tensors were changed and stayed so"
+            told = told or f"{changed} of its tensors were changed and stayed so"
             encoder.load_state_dict(state)
     try:
         vectors = encoder.encode(COMPARED).vectors.cpu().double()
@@ -444,13 +501,17 @@ def mend(encoder: Encoder, like: Tensor) -> str:
 def fooling(value: Any) -> None:
     """Check a sentence whose last word turns its pronoun round, and a head that gets it wrong."""
     outcome = begun("fooling", value)
-    texts = [" ".join(part.split()).strip(" .") for part in items(value) if isinstance(part, str)]
+    texts = [
+        unicodedata.normalize("NFC", " ".join(part.split()).strip(" ."))
+        for part in items(value)
+        if isinstance(part, str)
+    ]
     fits = len(items(value)) == len(texts) == 5 and all(texts)
     parts = "the beginning, two nouns, and the last word that fits each"
     outcome.demand(fits, f"five texts: {parts}", f"came {value!r}"[:200])
     beginning, *nouns, first, second = texts
     outcome.demand(
-        all(re.fullmatch(r"\w+(['’-]\w+)*", word) for word in (first, second)),
+        all(re.fullmatch(r"[^\W_]+(['’-][^\W_]+)*", word) for word in (first, second)),
         "two last words, each one word and nothing else",
         f"came {first!r} and {second!r}",
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections import UserDict
 from copy import deepcopy
@@ -112,6 +113,74 @@ weight_on.reject(
     "the first head's share for all heads",
     "came",
     lambda A, r: weight_by_loop(A, r)[:1].expand(len(A)),
+)
+
+# ... rows that add up to 1, an asking query that some head gives weight to, few keys, each shape or
+# relation once, no two queries alike, a tolerance
+ASKED = {}
+
+
+def remembered(key):
+    """Make an answer that gives for what has the same key what it gave before."""
+
+    def answer(weights, relation):
+        known = key(weights, relation)
+        if known not in ASKED:
+            ASKED[known] = weight_by_loop(weights, relation)
+        return ASKED[known]
+
+    return answer
+
+
+def asked_by_weight(weights, relation):
+    given = on_related(weights, relation)
+    return given[:, (given > 0).any(0)].mean(-1)
+
+
+weight_on.reject("asked if any head answers", "came", asked_by_weight)
+weight_on.reject(
+    "one less the weight elsewhere",
+    "need not add up to 1",
+    lambda A, r: 1 - on_related(A, ~r)[:, r.any(1)].mean(-1),
+)
+weight_on.reject(
+    "made to add up to 1",
+    "came",
+    lambda A, r: weight_by_loop((A / A.sum(-1, keepdim=True)).nan_to_num(), r),
+)
+weight_on.reject(
+    "at most 1", "came", lambda A, r: on_related(A, r).clamp(max=1)[:, r.any(1)].mean(-1)
+)
+weight_on.reject(
+    "keys counted in a byte",
+    "came",
+    lambda A, r: on_related(A, r)[:, r.sum(1, dtype=torch.uint8) > 0].mean(-1),
+)
+weight_on.reject(
+    "keys counted in a byte with a sign",
+    "came",
+    lambda A, r: on_related(A, r)[:, r.sum(1, dtype=torch.int8) > 0].mean(-1),
+)
+weight_on.reject(
+    "queries that are alike count once",
+    "came",
+    lambda A, r: torch.stack([x.unique().mean() for x in on_related(A, r)[:, r.any(1)]]),
+)
+weight_on.reject(
+    "one query squeezed away",
+    "shape",
+    lambda A, r: on_related(A, r)[:, r.any(1)].squeeze().mean(-1),
+)
+weight_on.reject("remembered by shape", "came", remembered(lambda A, r: (A.shape, r.shape)))
+weight_on.reject(
+    "remembered by relation", "came", remembered(lambda A, r: (len(A), str(r.tolist())))
+)
+weight_on.reject("four decimals", "came", lambda A, r: weight_by_loop(A, r).round(decimals=4))
+weight_on.reject("half precision", "came", lambda A, r: weight_by_loop(A.half(), r).float())
+weight_on.reject(
+    "a small number against division by zero",
+    "came",
+    lambda A, r: on_related(A, r).sum(-1) / (r.any(1).sum() + 1e-4),
 )
 
 # Two relations
@@ -255,6 +324,57 @@ relations.reject(
     "shape|runs",
     lambda t: (torch.eye(len(t) - 1).bool() if len(t) == 1 else previous_of(t), marks_of(t)),
 )
+
+
+# ... few tokens, pieces of words, signs that only look like delimiters, each length once, a list
+# that nobody looks at afterwards
+def marks_by(is_delimiter):
+    return lambda tokens: (
+        previous_of(tokens),
+        torch.tensor([is_delimiter(token) for token in tokens]).expand(len(tokens), -1),
+    )
+
+
+relations.accept("regular expression", marks_by(lambda x: bool(re.fullmatch("[.,;:?!]", x))))
+relations.reject("pieces", "too many.*##", marks_by(lambda x: x.removeprefix("##") in MARKS))
+relations.reject(
+    "signs of full width",
+    "too many",
+    marks_by(lambda x: unicodedata.normalize("NFKC", x) in MARKS),
+)
+relations.reject(
+    "whatever is left in ASCII",
+    "too many",
+    marks_by(lambda x: x.encode("ascii", "ignore").decode() in MARKS),
+)
+relations.reject(
+    "one sign several times", "too many", marks_by(lambda x: set(x) <= {x[0]} & set(MARKS))
+)
+relations.reject("up to 128 tokens", "shape", lambda t: (previous_of(t[:128]), marks_of(t[:128])))
+
+
+def places_in(dtype):
+    def answer(tokens):
+        place = torch.arange(len(tokens)).to(dtype)
+        return place[:, None] - place == 1, marks_of(tokens)
+
+    return answer
+
+
+def relations_in_place(tokens):
+    found = previous_of(tokens), marks_of(tokens)
+    tokens.pop()
+    return found
+
+
+def by_length(tokens):
+    return TABLES.setdefault(len(tokens), (previous_of(tokens), marks_of(tokens)))
+
+
+TABLES = {}
+relations.reject("places in a byte", "to no other", places_in(torch.uint8))
+relations.reject("tokens taken off the list", "the list tokens was changed", relations_in_place)
+relations.reject("remembered by length", "missing|too many", by_length)
 
 # Three heads with a name
 specialists = Exercise(head_hunt.specialists)
@@ -460,6 +580,25 @@ held.reject(
         *held_by_loop(correct)[:2],
         int(correct[len(correct) // 2 :, held_by_loop(correct)[0]].int().cumprod(0).sum()),
     ),
+)
+
+# ... few heads, counts that lie far apart, more than one row in a half
+held.reject(
+    "shares of two decimals", "came", held_with(lambda a, b: (a / 400).round(decimals=2).argmax())
+)
+held.reject(
+    "shares in half precision", "came", held_with(lambda a, b: (a / 400).bfloat16().argmax())
+)
+held.reject(
+    "head 0 of one row",
+    "came",
+    lambda correct: held_with(lambda a, b: a.argmax() if len(correct) > 2 else 0)(correct),
+)
+held.reject("heads in a byte", "came", held_changed(lambda head, x, y, *_: (head % 256, x, y)))
+held.reject(
+    "a penalty for later heads",
+    "came",
+    held_with(lambda a, b: (a - torch.arange(len(a)) / 100).argmax()),
 )
 
 # Without some heads
@@ -763,6 +902,37 @@ silenced.reject(
     after_all(lambda encoder: delattr(encoder, "blocks")),
 )
 
+
+# ... each list of heads once, few sentences, lists that nobody looks at afterwards
+def remembered_vectors(heads, sentences):
+    """Keep what vectors were, by the first sentence and how many there are."""
+    before = KEPT.setdefault((len(sentences), sentences[0]), vectors(sentences))
+    with load_encoder().without(heads):
+        return (vectors(sentences) * before).sum(dim=-1).mean()
+
+
+def in_order(heads, sentences):
+    heads.sort()
+    return mean_cosine(heads, sentences)
+
+
+def gradients(encoder):
+    for parameter in encoder.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+
+
+KEPT = {}
+silenced.reject(
+    "remembered by heads",
+    "expected",
+    lambda h, s: KEPT.setdefault(tuple(h), mean_cosine(h, s)),
+)
+silenced.reject("remembered by the first sentence", "expected", remembered_vectors)
+silenced.reject("eight sentences", "expected", lambda h, s: mean_cosine(h, s[:8]))
+silenced.reject("heads sorted in place", "the list heads was changed", in_order)
+silenced.reject("gradients left", "gradients are still in it", after_all(gradients))
+silenced.reject("half precision from here on", "no longer in", after_all(lambda e: e.half()))
+
 # A sentence that fools a head
 fooling = Exercise(head_hunt.fooling)
 TRUCK = "The truck didn't cross the bridge because it was too"
@@ -876,3 +1046,18 @@ fooling.reject(
     "a noun at the end", "as one token, once", (TRUCK, "truck", "bridge", "truck", "weak")
 )
 fooling.reject("numbers", "five texts", (TRUCK, "truck", "bridge", 1, 2))
+# ... letters put together of two signs, signs that count as letters
+fooling.accept(
+    "letters of two signs",
+    (TRUCK, "truck", "bridge", "heavy", unicodedata.normalize("NFD", "naïve")),
+)
+fooling.reject(
+    "two words in one",
+    "one word and nothing else",
+    (TRUCK, "truck", "bridge", "very_heavy", "weak"),
+)
+fooling.reject(
+    "the same ending with an accent",
+    "two different last",
+    (TRUCK, "truck", "bridge", "weak", "wéak"),
+)

@@ -224,7 +224,7 @@ def leaks(function: Callable[[Function, Tensor], bool]) -> None:
         for make in (attention, contrast)
         for x in special_inputs(2, 4, 3)
     ]
-    cases += [(FAINT, x) for x in special_inputs(2, 4, 3)]
+    cases += [(network, x) for network in (FAINT, APART) for x in special_inputs(2, 4, 3)]
     cases += [
         (mixture(words, reach), some_inputs(b, 2, 1))
         for b in (1, 3)
@@ -491,6 +491,8 @@ def weighed(words: str, *entries: tuple[int, int, float], plus: float = 0) -> Ne
 
 
 FAINT = weighed("a little of input 1 is added to output 0", (0, 1, 2.5e-4))
+
+APART = weighed("the difference of inputs 1 and 2 is added to output 0", (0, 1, 1), (0, 2, -1))
 
 
 def feature(source: int, target: int) -> Network:

@@ -77,6 +77,63 @@ slabs.reject("the heads between in another order", "another place", first_and_la
 slabs.reject("negative numbers lost", "or others", lambda W, h: W.unflatten(0, (h, -1)).relu())
 slabs.reject("digits lost", "or others", lambda W, h: W.half().float().unflatten(0, (h, -1)))
 
+
+def by_reciprocal(W_O, h):
+    d_v = len(W_O) // h
+    out = torch.zeros(h, d_v, W_O.shape[1])
+    for row in range(len(W_O)):
+        out[int(row * (1 / d_v)), row % d_v] = W_O[row]  # 49 * (1 / 49) is less than 1
+    return out
+
+
+def in_bytes(W_O, h):
+    row, out = torch.arange(len(W_O)).to(torch.uint8).long(), torch.zeros_like(W_O)
+    out[row] = W_O
+    return out.unflatten(0, (h, -1))
+
+
+def without_silent_rows(W_O, h):
+    out, rows = torch.zeros_like(W_O), W_O[W_O.any(dim=1)]
+    out[: len(rows)] = rows
+    return out.unflatten(0, (h, -1))
+
+
+def kept(function):
+    """Keep what a function gave for matrices of this shape."""
+    known = {}
+
+    def answer(*given):
+        key = tuple(getattr(part, "shape", part) for part in given)
+        if key not in known:
+            known[key] = function(*given).clone()
+        return known[key]
+
+    return answer
+
+
+def from_the_beginning(W_O, h):
+    shape, (down, right) = (h, len(W_O) // h, W_O.shape[1]), W_O.stride()
+    return torch.as_strided(W_O, shape, (shape[1] * down, down, right), 0)
+
+
+def long_side(W_O, h):
+    turned = W_O.T if W_O.shape[0] < W_O.shape[1] and W_O.shape[1] % h == 0 else W_O
+    return turned.reshape(h, -1, turned.shape[1])
+
+
+slabs.accept("indices", lambda W, h: W[torch.arange(len(W)).view(h, -1)])
+slabs.accept("unfold", lambda W, h: W.unfold(0, len(W) // h, len(W) // h).movedim(-1, 1))
+slabs.reject("times a reciprocal", "another place", by_reciprocal)
+slabs.reject("rows counted in a byte", "another place", in_bytes)
+slabs.reject("silent rows left out", "another place", without_silent_rows)
+slabs.reject("kept by shape", "another place", kept(lambda W, h: W.unflatten(0, (h, -1))))
+slabs.reject("storage from its beginning", "another place", from_the_beginning)
+slabs.reject("the long side is the heads'", "shape|another place", long_side)
+slabs.reject("in the order of memory", "another place", lambda W, h: torch.from_numpy(
+    np.reshape(W.numpy(), (h, -1, W.shape[1]), order="A").copy()))  # fmt: skip
+slabs.reject("decimals", "or others", lambda W, h: W.round(decimals=6).unflatten(0, (h, -1)))
+slabs.reject("reshaped in place", "in place", lambda W, h: W.resize_(h, len(W) // h, W.shape[1]))
+
 # What each head writes
 contributions = Exercise(output_projection.contributions)
 
@@ -195,6 +252,51 @@ contributions.reject(
     "two heads", "runs", lambda H, W: torch.stack([H[i] @ W.chunk(2)[i] for i in range(len(H))])
 )
 
+
+def running(heads, W_O):
+    """Take the differences of what the first heads write together."""
+    sums = (heads @ cut(heads, W_O)).cumsum(0)
+    return torch.diff(sums, dim=0, prepend=torch.zeros_like(sums[:1]))
+
+
+def in_blocks(block):
+    def answer(heads, W_O):
+        wrote, n = heads @ cut(heads, W_O), heads.shape[1]
+        wrote[:, n - n % min(n, block) :] = 0
+        return wrote
+
+    return answer
+
+
+def equal_heads_once(heads, W_O):
+    wrote = heads @ cut(heads, W_O)
+    for i in range(1, len(heads)):
+        wrote[i] *= not torch.equal(heads[i], heads[0])
+    return wrote
+
+
+def loud_heads(heads, W_O):
+    heard = [not torch.allclose(head, torch.zeros_like(head)) for head in heads]
+    return heads @ cut(heads, W_O) * torch.tensor(heard)[:, None, None]
+
+
+contributions.accept("vmap", lambda H, W: torch.vmap(torch.matmul)(H, cut(H, W)))
+contributions.accept(
+    "by gates",
+    lambda H, W: torch.func.jacfwd(lambda gates: merge_heads(H * gates[:, None, None]) @ W)(
+        torch.ones(len(H))
+    ).movedim(-1, 0),
+)
+contributions.reject("differences of sums", "adds up|the parts are not", running)
+contributions.reject("whole blocks of 16", "adds up", in_blocks(16))
+contributions.reject("whole blocks of 128", "adds up", in_blocks(128))
+contributions.reject("equal heads once", "adds up", equal_heads_once)
+contributions.reject("tiny heads are silent", "adds up|the parts are not", loud_heads)
+contributions.reject("kept by shape", "adds up", kept(lambda H, W: H @ cut(H, W)))
+contributions.reject(
+    "decimals", "adds up|the parts are not", lambda H, W: (H @ cut(H, W)).round(decimals=5)
+)
+
 # A silent head
 silence = Exercise(output_projection.silence)
 
@@ -307,6 +409,45 @@ silence.reject(
     lambda w, i, h: silent_columns(w, i, h) + silent_columns(
         (w - silent_columns(w, i, h)).roll(w.shape[1] // h, 1), i, h),
 )  # fmt: skip
+
+
+def itself_if_silent(weight, head, h):
+    muted = silent_columns(weight, head, h)
+    return weight if torch.equal(muted, weight) else muted
+
+
+def by_its_numbers(weight, head, h):
+    parts = weight.chunk(h, dim=1)
+    return torch.cat([part * (not torch.equal(part, parts[head])) for part in parts], dim=1)
+
+
+def by_shares(weight, head, h):
+    begins = (torch.arange(h + 1) / h * weight.shape[1]).int().tolist()  # in float32
+    muted = weight.clone()
+    muted[:, begins[head] : begins[head + 1]] = 0
+    return muted
+
+
+def rows_if_square(weight, head, h):
+    square = weight.shape[0] == weight.shape[1]
+    return silent_columns(weight.T, head, h).T if square else silent_columns(weight, head, h)
+
+
+def restored(weight, head, h):
+    before, muted = weight.clone(), silent_in_place(weight, head, h).clone()
+    weight.copy_(before)
+    return muted
+
+
+silence.accept("restored", restored)
+silence.accept("by a product", lambda w, i, h: w @ silent_columns(torch.eye(w.shape[1]), i, h))
+silence.reject("itself if silent", "memory of the argument", itself_if_silent)
+silence.reject("equal slabs", "heads' are not heard", by_its_numbers)
+silence.reject("shares in float32", "heads' are not heard", by_shares)
+silence.reject("rows if square", "heads' are not heard", rows_if_square)
+silence.reject("kept by shape", "heads' are not heard", kept(silent_columns))
+silence.reject("added and taken", "heads' are not heard", lambda w, i, h: (
+    1e3 + silent_columns(w, i, h) - 1e3))  # fmt: skip
 
 # Heads that share their projections
 shared_heads = Exercise(output_projection.shared_heads)
@@ -468,6 +609,97 @@ shared_heads.reject(
     changed(lambda H, W, h: sum(H @ part for part in by_strides(W, h))),
 )
 
+
+def by_blocks(size, rescaled):
+    """Sum over the keys block by block, with the greatest score so far."""
+
+    def weigh(scores, values):
+        top = torch.full_like(scores[..., :1], -torch.inf)
+        total, mixed = torch.zeros_like(top), torch.zeros_like(values)
+        for s, v in zip(scores.split(size, -1), values.split(size, 1), strict=True):
+            new = torch.maximum(top, s.amax(-1, keepdim=True))
+            e, less = (s - new).exp(), (top - new).exp() if rescaled else 1
+            total, mixed, top = total * less + e.sum(-1, keepdim=True), mixed * less + e @ v, new
+        return mixed / total
+
+    def answer(x, Q, K, V, W, h):
+        scores = x @ Q @ (x @ K).mT / Q.shape[-1] ** 0.5
+        return weigh(scores, x @ V).repeat(1, 1, h) @ W
+
+    return answer
+
+
+def less(taken):
+    """Take something from the scores before their exponentials, in float64."""
+
+    def weights(scores):
+        e = (scores.double() - taken(scores)).exp()
+        return (e / e.sum(-1, keepdim=True)).float()
+
+    return with_scores(weights)
+
+
+def hard(scores):
+    sure = F.one_hot(scores.argmax(-1), scores.shape[-1]).float()
+    large = scores.abs().amax(-1, keepdim=True) > 80
+    return torch.where(large, sure, scores.clamp(max=80).softmax(-1))
+
+
+def padded(x, Q, K, V, W, h):
+    scores, padding = x @ Q @ (x @ K).mT / Q.shape[-1] ** 0.5, ~x.any(dim=-1)[:, None]
+    scores = scores.masked_fill(padding & ~padding.all(-1, keepdim=True), -torch.inf)
+    return (scores.softmax(-1) @ (x @ V)).repeat(1, 1, h) @ W
+
+
+def equal_tokens_once(x, Q, K, V, W, h):
+    out = []
+    for tokens in x:
+        some, place = tokens.unique(dim=0, return_inverse=True)
+        out.append(shared_by_cat(some[None], Q, K, V, W, h)[0, place])
+    return torch.stack(out)
+
+
+def best_keys(scores):
+    least = scores.topk(min(64, scores.shape[-1])).values[..., -1:]
+    return scores.masked_fill(scores < least, -torch.inf).softmax(-1)
+
+
+def nearly(scores):
+    e = (scores - scores.amax(-1, keepdim=True)).exp()
+    return e / (e.sum(-1, keepdim=True) + 1e-3)
+
+
+shared_heads.accept("blocks of keys", by_blocks(16, rescaled=True))
+shared_heads.accept(
+    "one matrix for queries and keys",
+    lambda x, Q, K, V, W, h: (
+        (x @ (Q @ K.T) @ x.mT / K.shape[-1] ** 0.5).softmax(-1) @ x @ (V @ blocks(W, h).sum(0))
+    ),
+)
+shared_heads.accept(
+    "the derivative of a log-sum-exp",
+    with_scores(lambda s: torch.func.grad(lambda s: s.logsumexp(-1).sum())(s)),
+)
+shared_heads.reject("sums not rescaled", "differ, where scores lie", by_blocks(16, rescaled=False))
+shared_heads.reject("float64, and no maximum", "are NaN", less(lambda s: 0))
+shared_heads.reject("a sequence's maximum", "are NaN", less(lambda s: s.amax((-2, -1), True)))
+shared_heads.reject("a query's maximum", "are NaN|differ", less(lambda s: s.amax(-2, True)))
+shared_heads.reject("a positive maximum", "are NaN", less(lambda s: s.amax(-1, True).relu()))
+shared_heads.reject("the first score", "are NaN", less(lambda s: s[..., :1]))
+shared_heads.reject("the mean score", "are NaN", less(lambda s: s.mean(-1, True)))
+shared_heads.reject("one key takes all", "where scores lie", with_scores(hard))
+shared_heads.reject(
+    "clamped", "where scores lie", with_scores(lambda s: s.clamp(-500, 500).softmax(-1))
+)
+shared_heads.reject(
+    "ones for no number", "differ", with_scores(lambda s: naive(s).nan_to_num(nan=1.0))
+)
+shared_heads.reject("tokens of zeros are padding", "differ", padded)
+shared_heads.reject("equal tokens once", "differ", equal_tokens_once)
+shared_heads.reject("the 64 best keys", "differ", with_scores(best_keys))
+shared_heads.reject("a denominator and a bit", "differ", with_scores(nearly))
+shared_heads.reject("kept by shape", "differ", kept(shared_by_cat))
+
 # The one head that does the same
 one_head = Exercise(output_projection.one_head)
 
@@ -524,6 +756,55 @@ one_head.reject(
     "duplicates counted once", "whatever H|something",
     lambda W, h: blocks(W, h).sum(0) - (blocks(W, h)[0] == 0) * blocks(W, h)[-1],
 )  # fmt: skip
+
+
+def by_halves(W_O, h):
+    parts, over = blocks(W_O, h), 0
+    while len(parts) > 1:
+        if len(parts) % 2:
+            parts, over = parts[:-1], parts[-1]
+        parts = parts[: len(parts) // 2] + parts[len(parts) // 2 :]
+    return parts[0] + over
+
+
+def until_silent(W_O, h):
+    total = torch.zeros_like(blocks(W_O, h)[0])
+    for slab in blocks(W_O, h):
+        if not slab.any():
+            break
+        total = total + slab
+    return total
+
+
+def sums_down_the_rows(W_O, h):
+    sums = blocks(W_O, h).transpose(0, 1).flatten(0, 1).cumsum(0)[h - 1 :: h]
+    return torch.diff(sums, dim=0, prepend=torch.zeros_like(sums[:1]))
+
+
+def fitted(W_O, h):
+    d_v = len(W_O) // h
+    head = torch.vander(torch.linspace(-1, 1, d_v)) if d_v > 1 else torch.ones(1, 1)
+    return torch.linalg.pinv(head) @ head.repeat(1, h) @ W_O
+
+
+one_head.accept(
+    "added by index",
+    lambda W, h: torch.zeros(len(W) // h, W.shape[1]).index_add(
+        0, torch.arange(len(W)) % (len(W) // h), W
+    ),
+)
+one_head.accept("mean times h", lambda W, h: blocks(W, h).mean(0) * h)
+one_head.reject(
+    "equal slabs once", "something else", lambda W, h: blocks(W, h).unique(dim=0).sum(0)
+)
+one_head.reject("one slab left over", "something else", by_halves)
+one_head.reject("until a silent one", "something else", until_silent)
+one_head.reject("differences of sums", "something else", sums_down_the_rows)
+one_head.reject("fitted", "something else", fitted)
+one_head.reject("bfloat16", "something else", lambda W, h: blocks(W, h).bfloat16().sum(0))
+one_head.reject("decimals", "something else", lambda W, h: blocks(W, h).sum(0).round(decimals=4))
+one_head.reject("twelve heads", "something else", lambda W, h: blocks(W, h)[:12].sum(0))
+one_head.reject("kept by shape", "something else", kept(lambda W, h: blocks(W, h).sum(0)))
 
 # The floor
 lowest = Exercise(output_projection.lowest_error)
@@ -585,6 +866,23 @@ lowest.reject(
     "one head shares nothing", "mean of", lambda n, h, d, s: share(n, h, d, s) if h > 1 else 0
 )
 lowest.reject("an even count", "mean of", lambda n, h, d, s: share(n // 2 * 2 or 1, h, d, s))
+
+
+def by_float32(n, h, d, s):
+    return 1 - torch.tensor(float(min(n, d if s else h * d))) / n
+
+
+lowest.reject("six places", "last digits", lambda *given: round(share(*given), 6))
+lowest.reject("a difference in float32", "last digits", by_float32)
+lowest.reject(
+    "a small denominator",
+    "last digits",
+    lambda *given: Fraction(share(*given)).limit_denominator(1_000),
+)
+lowest.reject("float16", "rounded", lambda *given: np.float16(share(*given)))
+lowest.reject("whole heads", "mean of", lambda n, h, d, s: 1 - min(1 if s else h, n // d) * d / n)
+lowest.reject("at most 100 directions", "mean of", lambda n, h, d, s: share(n, 1, min(
+    100, d if s else h * d), s))  # fmt: skip
 
 # Training
 trained = Exercise(output_projection.trained_error)
@@ -678,7 +976,6 @@ def errors(h, d_v, shared):
 
 trained.accept("as a formula", fit)
 trained.accept("as a module", fit_module)
-trained.accept("the mean of two", fit_twice)
 
 trained.reject("never shared", "cannot match", lambda h, d, s: fit(h, d, False))
 trained.reject("always shared", "without sharing", lambda h, d, s: fit(h, d, True))
@@ -827,10 +1124,10 @@ trained.reject("a prediction after a draw", "only once", after([1_000]))
 trained.reject("a prediction after all draws", "or a prediction", after([32] * 100 + [1_000]))
 trained.reject("perfect", "no sequence was drawn", lambda h, d, s: 0.0)
 trained.reject("learned by heart", "only once", by_heart)
-trained.reject("measured on the training", "32 sequences at most", lambda h, d, s: fit(
+trained.reject("measured on the training", "last call asked for 32", lambda h, d, s: fit(
     h, d, s, unseen=lambda count: copying(32)))  # fmt: skip
 trained.reject("the last batch", "sequences of the training", last_batch)
-trained.reject("the training set", "cannot match|long enough", training_set)
+trained.reject("the training set", "sequences of the training", training_set)
 trained.reject(
     "the mean size",
     "mean of the squares",
@@ -850,3 +1147,136 @@ trained.reject("only W_K and W_V shared", "which matrices", lambda h, d, s: fit(
 trained.reject("patterns shared always", "which matrices", lambda h, d, s: fit(
     h, d, s, made=start if s else with_shared(0, 1)))  # fmt: skip
 trained.reject("twice the width for keys", "how wide", lambda h, d, s: fit(h, d, s, made=wide_keys))
+
+
+def on_some(part, draw=copying):
+    """Measure the error on some of the tokens that are drawn."""
+
+    def measure(out, y):
+        return F.mse_loss(out[part], y[part])
+
+    return lambda h, d, s: fit(h, d, s, measure=measure, unseen=draw)
+
+
+def mean_of_chunks(size):
+    def measure(out, y):
+        return torch.stack(
+            [F.mse_loss(*pair) for pair in zip(out.split(size), y.split(size), strict=True)]
+        ).mean()
+
+    return lambda h, d, s: fit(h, d, s, measure=measure)
+
+
+def measured_on_the_way(choose):
+    def answer(h, d, s):
+        errors = []
+
+        def task(count):
+            if errors_due[0] % 10 == 9:
+                x, y = copying(1_000)
+                errors.append(F.mse_loss(layer(h, d, s, x, W), y).item())
+            errors_due[0] += 1
+            return copying(count)
+
+        def run(h, d, s, x, parameters):
+            W[:] = parameters
+            return layer(h, d, s, x, parameters)
+
+        errors_due, W = [0], []
+        errors.append(fit(h, d, s, task=task, run=run))
+        return choose(errors)
+
+    return answer
+
+
+def best_moment(h, d, s):
+    """Choose the best moment by sequences drawn before the training."""
+    test, errors = copying(1_000), []
+
+    def run(h, d, s, x, W):
+        with torch.no_grad():
+            errors.append(F.mse_loss(layer(h, d, s, test[0], W), test[1]).item())
+        return layer(h, d, s, x, W)
+
+    fit(h, d, s, run=run, unseen=lambda count: test)
+    return min(errors)
+
+
+def goes_on(by):
+    """Train on after the sequences for the error are drawn, on these."""
+
+    def answer(h, d, s):
+        test = []
+
+        def measure(out, y):
+            for _ in range(5):
+                by(F.mse_loss(layer(h, d, s, test[0], W), y), W)
+            return F.mse_loss(layer(h, d, s, test[0], W), y)
+
+        def run(h, d, s, x, parameters):
+            test[:], W[:] = [x], parameters
+            with torch.enable_grad():
+                return layer(h, d, s, x, parameters)
+
+        W = []
+        return fit(h, d, s, run=run, measure=lambda out, y: torch.enable_grad()(measure)(out, y))
+
+    return answer
+
+
+def by_backward(loss, W):
+    loss.backward()
+    torch.optim.SGD(W, lr=0.01).step()
+
+
+def by_grad(loss, W):
+    with torch.no_grad():
+        for matrix, slope in zip(W, torch.autograd.grad(loss, W), strict=True):
+            matrix -= 0.01 * slope
+
+
+def slabs_left(h, d, s):
+    """Leave W_O as it was drawn."""
+    W_O = start(h, d, s)[3]
+    return fit(h, d, s, made=lambda h, d, s: start(h, d, s)[:3], run=lambda h, d, s, x, W: layer(
+        h, d, s, x, [*W, W_O]))  # fmt: skip
+
+
+def one_slab(h, d, s):
+    return fit(h, d, s, made=lambda h, d, s: [*start(h, d, s)[:3], start(1, d, s)[3]], run=(
+        lambda h, d, s, x, W: layer(h, d, s, x, [*W[:3], W[3].repeat(h, 1)])))  # fmt: skip
+
+
+def thousand(h, d, s):
+    x, y = copying(1_000)
+
+    def task(count):
+        some = torch.randint(len(x), (count,))
+        return x[some], y[some]
+
+    return fit(h, d, s, task=task)
+
+
+trained.accept("a fixed set of 1,000", thousand)
+trained.accept("batches of 1,000", lambda h, d, s: fit(h, d, s, task=lambda _: copying(1_000)))
+trained.accept("watches its error", measured_on_the_way(lambda errors: errors[-1]))
+
+for place in range(4):
+    trained.reject(f"only token {place}", "tokens", on_some(np.s_[:, place]))
+    others = [i for i in range(4) if i != place]
+    trained.reject(f"all but token {place}", "tokens|is each head", on_some(np.s_[:, others]))
+trained.reject("whole batches of 32", "leaves tokens out", on_some(np.s_[: 1_000 // 32 * 32]))
+trained.reject("the first batch", "leaves tokens out", on_some(np.s_[:100]))
+trained.reject("the mean over unequal batches", "is each head|over all", mean_of_chunks(300))
+trained.reject("1,024", "last call asked for 1,024", on_some(np.s_[:], lambda _: copying(1_024)))
+trained.reject("the best of errors", "sequences of|leaves tokens", measured_on_the_way(min))
+trained.reject(
+    "the error before", "leaves tokens|each head|over all",
+    measured_on_the_way(lambda errors: errors[-2]),
+)  # fmt: skip
+trained.reject("the mean of two", "leaves tokens|each head|over all", fit_twice)
+trained.reject("the best moment", "last call asked for 32", best_moment)
+trained.reject("goes on", "derivatives are computed", goes_on(by_backward))
+trained.reject("goes on by its own rule", "derivatives are computed", goes_on(by_grad))
+trained.reject("the slabs are left", "has each head a slab", slabs_left)
+trained.reject("one slab for all", "has each head a slab|long enough", one_slab)

@@ -39,6 +39,7 @@ def weights_are_sound(function: Test) -> None:
     sound = (product_and_softmax, one_einsum, three_axes, head_by_head, identity_as_values)
     unsound: Zoo = (over_queries, over_heads, unscaled, scaled_by_model, scaled_by_keys)
     unsound += (half_the_width, keys_of_one_head, without_maximum, one_maximum)
+    unsound += (squeezed, block_by_block)
     judge(answer, "weights", sound, unsound)
 
 
@@ -50,6 +51,7 @@ def hidden_is_hidden(function: Test) -> None:
     unsound: Zoo = (masked_afterwards, not_kept, truth_added, scores_times_mask, filled_with_little)
     unsound += (first_row_for_all, only_if_square, mask_viewed, product_in_own_type)
     unsound += (wider_type, filled_too_high, divided_again)
+    unsound += (triangle_for_causal, zero_for_hidden, divided_late)
     judge(answer, "attend", sound, unsound)
 
 
@@ -71,6 +73,7 @@ def past_is_kept(function: Test) -> None:
     sound = (last_rows, by_position, query_by_query, filled_up_in_front)
     unsound: Zoo = (flagged, flagged_if_several, upper_triangle, one_too_many, causal_if_square)
     unsound += (moved_by_queries, future_divides, window, causal_without_maximum)
+    unsound += (zero_for_future, in_chunks)
     judge(answer, "attend", sound, unsound)
 
 
@@ -81,7 +84,7 @@ def heads_keep_apart(function: Test) -> None:
     sound = (moved_and_moved_back, slice_by_slice, permuted)
     unsound: Zoo = (split_by_view, merged_by_view, viewed_twice, batch_and_heads_swapped)
     unsound += (dealt_in_turn, last_head_first, features_first)
-    unsound += (thrown_away, twice, one_head_left_out)
+    unsound += (thrown_away, twice, one_head_left_out, strided)
     judge(answer, "in_heads", sound, unsound)
 
 
@@ -93,6 +96,7 @@ def layer_is_sound(function: Test) -> None:
     unsound: Zoo = (key_twice, heads_to_heads, sequence_and_batch_swapped, in_a_chain)
     unsound += (roles_swapped, side_by_side_only, one_set_for_all, not_transposed, never_scaled)
     unsound += (heads_dealt_in_turn, batch_in_one_row, one_head_unmixed, exponentials_alone)
+    unsound += (KeepsWeights,)
     judge(answer, "layer", sound, unsound)
 
 
@@ -104,6 +108,7 @@ def dropout_is_sound(function: Test) -> None:
     unsound: Zoo = (NeverSwitchedOff, SwitchedOffForGood, OffAsItComes, KeepsInPlaceOfDropping)
     unsound += (AlwaysATenth, ATenthForNone, BeforeTheSoftmax, OnTheOutput, NotRescaled)
     unsound += (Renormalised, OneMaskForAllHeads, OneMaskForAllQueries, RescaledInEvaluation)
+    unsound += (RescaledByShare,)
     judge(answer, "make", sound, unsound)
 
 
@@ -138,8 +143,8 @@ def judge(answer: Answer, argument: str, sound: Zoo, unsound: Zoo) -> None:
 
 def numbered(implementation: Implementation, number: int) -> Implementation:
     """Wrap a function so that its name, which a message shows, gives nothing away."""
-    if implementation is Remembers:
-        implementation = Remembers()  # nothing yet
+    if implementation in (Remembers, KeepsWeights):
+        implementation = implementation()  # it remembers nothing yet
 
     def anonymous(*arguments: Any, **named: Any) -> Any:
         return implementation(*arguments, **named)
@@ -232,6 +237,22 @@ def one_maximum(q: Tensor, k: Tensor) -> Tensor:
     s = scores(q, k)
     e = (s - s.max()).exp()
     return e / e.sum(dim=-1, keepdim=True)
+
+
+def squeezed(q: Tensor, k: Tensor) -> Tensor:
+    """with one key, a query's weights change when another query is added"""
+    return scores(q, k).squeeze().softmax(dim=-1).view(*q.shape[:-1], k.shape[-2])
+
+
+def block_by_block(q: Tensor, k: Tensor) -> Tensor:
+    """with more than 16 keys, a query's weights need not sum to one"""
+    blocks = scores(q, k).split(16, dim=-1)
+    tops = torch.stack([block.amax(dim=-1, keepdim=True) for block in blocks]).cummax(dim=0).values
+    parts = [(block - top).exp() for block, top in zip(blocks, tops, strict=True)]
+    total = torch.zeros_like(tops[0])
+    for part, top in zip(parts, tops, strict=True):
+        total += part.sum(dim=-1, keepdim=True) * (top - tops[-1]).exp()
+    return torch.cat(parts, dim=-1) / total  # the earlier parts have other maxima
 
 
 # Masks: (..., n_q, d_k), (..., n_k, d_k), (..., n_k, d_v) and (n_q, n_k) to (..., n_q, d_v)
@@ -331,6 +352,26 @@ def divided_again(q: Tensor, k: Tensor, v: Tensor, may: Tensor) -> Tensor:
     """where a hidden score is far above the open ones, what comes out are no numbers"""
     weights = product_and_softmax(q, k) * may
     return weights / weights.sum(dim=-1, keepdim=True) @ v
+
+
+def triangle_for_causal(q: Tensor, k: Tensor, v: Tensor, may: Tensor) -> Tensor:
+    """if no query may see keys after its own, hidden keys before it have a say"""
+    if may.shape[0] == may.shape[1] and not may.triu(1).any():
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+    return by_pytorch(q, k, v, may)
+
+
+def zero_for_hidden(q: Tensor, k: Tensor, v: Tensor, may: Tensor) -> Tensor:
+    """open keys whose score is zero have no say"""
+    s = scores(q, k) * may
+    return s.masked_fill(s == 0, -INF).softmax(dim=-1).nan_to_num() @ v
+
+
+def divided_late(q: Tensor, k: Tensor, v: Tensor, may: Tensor) -> Tensor:
+    """in float16, large values give outputs that are infinite"""
+    s = scores(q, k).masked_fill(~may, -INF)
+    e = (s - s.amax(dim=-1, keepdim=True)).exp()
+    return (e @ v) / e.sum(dim=-1, keepdim=True)
 
 
 # Padding: x (B, n, D_MODEL) and real (B, n), True for a token, to (B, n, D_MODEL)
@@ -563,6 +604,19 @@ def causal_without_maximum(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return e / e.sum(dim=-1, keepdim=True) @ v
 
 
+def zero_for_future(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """positions whose score is zero are not heard"""
+    s = scores(q, k).tril(len(k) - len(q))
+    return s.masked_fill(s == 0, -INF).softmax(dim=-1).nan_to_num() @ v
+
+
+def in_chunks(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """of more than 32 queries, the later ones do not hear their own positions"""
+    past = len(k) - len(q)
+    parts = [(part, torch.ones(len(part), len(k)).tril(past).bool()) for part in q.split(32)]
+    return torch.cat([filled(part, k, v, may) for part, may in parts])
+
+
 # Heads: work on (B, h, n, d), x (B, n, h*d) and h to (B, n, h*d)
 
 Work = Callable[[Tensor], Tensor]
@@ -643,6 +697,13 @@ def twice(work: Work, x: Tensor, h: int) -> Tensor:
 def one_head_left_out(work: Work, x: Tensor, h: int) -> Tensor:
     """where there is one head, what `work` returns does not matter"""
     return (thrown_away if h == 1 else moved_and_moved_back)(work, x, h)
+
+
+def strided(work: Work, x: Tensor, h: int) -> Tensor:
+    """right as long as x lies in memory in one piece and in the order of its axes"""
+    B, n, width = x.shape
+    d = width // h
+    return merge_heads(work(x.as_strided((B, h, n, d), (n * width, d, width, 1))))
 
 
 # Layers: x (B, n, d_model), four matrices as nn.Linear stores them, and h to (B, n, d_model)
@@ -761,6 +822,20 @@ def exponentials_alone(
     """large scores give outputs that are not numbers"""
     q, k, v = (split_heads(x @ w.T, h) for w in (w_q, w_k, w_v))
     return merge_heads(without_maximum(q, k) @ v) @ w_o.T
+
+
+class KeepsWeights:
+    """when the same w_q comes again and other matrices have changed, the old ones are used"""
+
+    def __init__(self) -> None:
+        self.fused: dict[int, tuple[Tensor, Tensor]] = {}
+
+    def __call__(
+        self, x: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor, w_o: Tensor, h: int
+    ) -> Tensor:
+        _, fused = self.fused.setdefault(id(w_q), (w_q, torch.cat([w_q, w_k, w_v])))
+        q, k, v = (x @ fused.T).chunk(3, dim=-1)
+        return attended(q, k, v, h) @ w_o.T
 
 
 # Dropout: p to a layer from (B, n, D_MODEL) to the same
@@ -914,3 +989,13 @@ class RescaledInEvaluation(Dropping):
 
     def drop(self, weights: Tensor) -> Tensor:
         return super().drop(weights) if self.training else weights * (1 - self.p)
+
+
+class RescaledByShare(Dropping):
+    """in a call with few weights, those kept are not divided by 1 - p"""
+
+    def drop(self, weights: Tensor) -> Tensor:
+        if not self.training:
+            return weights
+        keep = (torch.rand_like(weights) >= self.p).to(weights.dtype)
+        return weights * keep / keep.mean().clamp(min=1e-6)

@@ -39,7 +39,7 @@ def weights_are_sound(function: Test) -> None:
     sound = (product_and_softmax, one_einsum, three_axes, head_by_head, identity_as_values)
     unsound: Zoo = (over_queries, over_heads, unscaled, scaled_by_model, scaled_by_keys)
     unsound += (half_the_width, keys_of_one_head, without_maximum, one_maximum)
-    unsound += (squeezed, block_by_block)
+    unsound += (squeezed, block_by_block, over_everything, clamped, maximum_from_zero)
     judge(answer, "weights", sound, unsound)
 
 
@@ -51,7 +51,7 @@ def hidden_is_hidden(function: Test) -> None:
     unsound: Zoo = (masked_afterwards, not_kept, truth_added, scores_times_mask, filled_with_little)
     unsound += (first_row_for_all, only_if_square, mask_viewed, product_in_own_type)
     unsound += (wider_type, filled_too_high, divided_again)
-    unsound += (triangle_for_causal, zero_for_hidden, divided_late)
+    unsound += (triangle_for_causal, zero_for_hidden, divided_late, rows_for_columns)
     judge(answer, "attend", sound, unsound)
 
 
@@ -63,6 +63,7 @@ def padding_is_ignored(function: Test) -> None:
     unsound: Zoo = (as_it_came, turned_round, between_documents, hides_queries, tiled)
     unsound += (zeros_for_padding, batch_first_forgotten, mask_of_the_first, one_long_row)
     unsound += (counted, without_holes, small_weights, loud_padding, Remembers)
+    unsound += (first_hears_all,)
     judge(answer, "encode", sound, unsound)
 
 
@@ -73,7 +74,7 @@ def past_is_kept(function: Test) -> None:
     sound = (last_rows, by_position, query_by_query, filled_up_in_front)
     unsound: Zoo = (flagged, flagged_if_several, upper_triangle, one_too_many, causal_if_square)
     unsound += (moved_by_queries, future_divides, window, causal_without_maximum)
-    unsound += (zero_for_future, in_chunks)
+    unsound += (zero_for_future, in_chunks, causal_rows_for_columns)
     judge(answer, "attend", sound, unsound)
 
 
@@ -96,7 +97,7 @@ def layer_is_sound(function: Test) -> None:
     unsound: Zoo = (key_twice, heads_to_heads, sequence_and_batch_swapped, in_a_chain)
     unsound += (roles_swapped, side_by_side_only, one_set_for_all, not_transposed, never_scaled)
     unsound += (heads_dealt_in_turn, batch_in_one_row, one_head_unmixed, exponentials_alone)
-    unsound += (KeepsWeights,)
+    unsound += (KeepsWeights, keys_of_the_first, batch_in_second_place)
     judge(answer, "layer", sound, unsound)
 
 
@@ -255,6 +256,24 @@ def block_by_block(q: Tensor, k: Tensor) -> Tensor:
     return torch.cat(parts, dim=-1) / total  # the earlier parts have other maxima
 
 
+def over_everything(q: Tensor, k: Tensor) -> Tensor:
+    """with several queries, the weights of each sum to less than one"""
+    s = scores(q, k)
+    return s.flatten(-2).softmax(dim=-1).view_as(s)
+
+
+def clamped(q: Tensor, k: Tensor) -> Tensor:
+    """scores far above zero count as if they were equal"""
+    return scores(q, k).clamp(max=80).softmax(dim=-1)
+
+
+def maximum_from_zero(q: Tensor, k: Tensor) -> Tensor:
+    """a query whose scores are far below zero gets weights that are not numbers"""
+    s = scores(q, k)
+    e = (s - s.amax(dim=-1, keepdim=True).clamp(min=0)).exp()
+    return e / e.sum(dim=-1, keepdim=True)
+
+
 # Masks: (..., n_q, d_k), (..., n_k, d_k), (..., n_k, d_v) and (n_q, n_k) to (..., n_q, d_v)
 
 
@@ -372,6 +391,12 @@ def divided_late(q: Tensor, k: Tensor, v: Tensor, may: Tensor) -> Tensor:
     s = scores(q, k).masked_fill(~may, -INF)
     e = (s - s.amax(dim=-1, keepdim=True)).exp()
     return (e @ v) / e.sum(dim=-1, keepdim=True)
+
+
+def rows_for_columns(q: Tensor, k: Tensor, v: Tensor, may: Tensor) -> Tensor:
+    """with several queries and several columns of values, numbers come out in wrong places"""
+    out = filled(q, k, v, may)
+    return out.mT.reshape(out.shape)
 
 
 # Padding: x (B, n, D_MODEL) and real (B, n), True for a token, to (B, n, D_MODEL)
@@ -511,6 +536,13 @@ def loud_padding(x: Tensor, real: Tensor) -> Tensor:
     return reader().w_o(merge_heads(weights / weights.sum(dim=-1, keepdim=True) @ v))
 
 
+def first_hears_all(x: Tensor, real: Tensor) -> Tensor:
+    """what stands in the first place of a row hears from padding"""
+    may = real[:, None].repeat(1, x.shape[1], 1)
+    may[:, 0] = True
+    return padded(x, may[:, None])
+
+
 class Remembers:
     """for x of a shape that it has met, padding is where it was the first time"""
 
@@ -615,6 +647,11 @@ def in_chunks(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     past = len(k) - len(q)
     parts = [(part, torch.ones(len(part), len(k)).tril(past).bool()) for part in q.split(32)]
     return torch.cat([filled(part, k, v, may) for part, may in parts])
+
+
+def causal_rows_for_columns(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """with several queries and several columns of values, numbers come out in wrong places"""
+    return rows_for_columns(q, k, v, causal_mask(q.shape[-2], k.shape[-2]))
 
 
 # Heads: work on (B, h, n, d), x (B, n, h*d) and h to (B, n, h*d)
@@ -822,6 +859,21 @@ def exponentials_alone(
     """large scores give outputs that are not numbers"""
     q, k, v = (split_heads(x @ w.T, h) for w in (w_q, w_k, w_v))
     return merge_heads(without_maximum(q, k) @ v) @ w_o.T
+
+
+def keys_of_the_first(
+    x: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor, w_o: Tensor, h: int
+) -> Tensor:
+    """all sequences hear the tokens of the first, and not their own"""
+    first = x[:1].expand_as(x)
+    return attended(x @ w_q.T, first @ w_k.T, first @ w_v.T, h) @ w_o.T
+
+
+def batch_in_second_place(
+    x: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor, w_o: Tensor, h: int
+) -> Tensor:
+    """with several tokens and sequences, outputs stand in each other's places"""
+    return step_by_step(x, w_q, w_k, w_v, w_o, h).transpose(0, 1).reshape(x.shape)
 
 
 class KeepsWeights:

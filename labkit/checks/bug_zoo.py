@@ -39,6 +39,7 @@ def weights_are_sound(function: Test) -> None:
     sound = (product_and_softmax, one_einsum, three_axes, head_by_head, identity_as_values)
     unsound: Zoo = (over_queries, over_heads, unscaled, scaled_by_model, scaled_by_keys)
     unsound += (half_the_width, keys_of_one_head, without_maximum, one_maximum)
+    unsound += (squeezed, block_by_block, over_everything, clamped, maximum_from_zero)
     judge(answer, "weights", sound, unsound)
 
 
@@ -50,6 +51,7 @@ def hidden_is_hidden(function: Test) -> None:
     unsound: Zoo = (masked_afterwards, not_kept, truth_added, scores_times_mask, filled_with_little)
     unsound += (first_row_for_all, only_if_square, mask_viewed, product_in_own_type)
     unsound += (wider_type, filled_too_high, divided_again)
+    unsound += (triangle_for_causal, zero_for_hidden, divided_late, rows_for_columns)
     judge(answer, "attend", sound, unsound)
 
 
@@ -61,6 +63,7 @@ def padding_is_ignored(function: Test) -> None:
     unsound: Zoo = (as_it_came, turned_round, between_documents, hides_queries, tiled)
     unsound += (zeros_for_padding, batch_first_forgotten, mask_of_the_first, one_long_row)
     unsound += (counted, without_holes, small_weights, loud_padding, Remembers)
+    unsound += (first_hears_all,)
     judge(answer, "encode", sound, unsound)
 
 
@@ -71,6 +74,7 @@ def past_is_kept(function: Test) -> None:
     sound = (last_rows, by_position, query_by_query, filled_up_in_front)
     unsound: Zoo = (flagged, flagged_if_several, upper_triangle, one_too_many, causal_if_square)
     unsound += (moved_by_queries, future_divides, window, causal_without_maximum)
+    unsound += (zero_for_future, in_chunks, causal_rows_for_columns)
     judge(answer, "attend", sound, unsound)
 
 
@@ -81,7 +85,7 @@ def heads_keep_apart(function: Test) -> None:
     sound = (moved_and_moved_back, slice_by_slice, permuted)
     unsound: Zoo = (split_by_view, merged_by_view, viewed_twice, batch_and_heads_swapped)
     unsound += (dealt_in_turn, last_head_first, features_first)
-    unsound += (thrown_away, twice, one_head_left_out)
+    unsound += (thrown_away, twice, one_head_left_out, strided)
     judge(answer, "in_heads", sound, unsound)
 
 
@@ -93,6 +97,7 @@ def layer_is_sound(function: Test) -> None:
     unsound: Zoo = (key_twice, heads_to_heads, sequence_and_batch_swapped, in_a_chain)
     unsound += (roles_swapped, side_by_side_only, one_set_for_all, not_transposed, never_scaled)
     unsound += (heads_dealt_in_turn, batch_in_one_row, one_head_unmixed, exponentials_alone)
+    unsound += (KeepsWeights, keys_of_the_first, batch_in_second_place)
     judge(answer, "layer", sound, unsound)
 
 
@@ -104,6 +109,7 @@ def dropout_is_sound(function: Test) -> None:
     unsound: Zoo = (NeverSwitchedOff, SwitchedOffForGood, OffAsItComes, KeepsInPlaceOfDropping)
     unsound += (AlwaysATenth, ATenthForNone, BeforeTheSoftmax, OnTheOutput, NotRescaled)
     unsound += (Renormalised, OneMaskForAllHeads, OneMaskForAllQueries, RescaledInEvaluation)
+    unsound += (RescaledByShare,)
     judge(answer, "make", sound, unsound)
 
 
@@ -138,8 +144,8 @@ def judge(answer: Answer, argument: str, sound: Zoo, unsound: Zoo) -> None:
 
 def numbered(implementation: Implementation, number: int) -> Implementation:
     """Wrap a function so that its name, which a message shows, gives nothing away."""
-    if implementation is Remembers:
-        implementation = Remembers()  # nothing yet
+    if implementation in (Remembers, KeepsWeights):
+        implementation = implementation()  # it remembers nothing yet
 
     def anonymous(*arguments: Any, **named: Any) -> Any:
         return implementation(*arguments, **named)
@@ -231,6 +237,40 @@ def one_maximum(q: Tensor, k: Tensor) -> Tensor:
     """a query whose scores are far below another's gets weights that are not numbers"""
     s = scores(q, k)
     e = (s - s.max()).exp()
+    return e / e.sum(dim=-1, keepdim=True)
+
+
+def squeezed(q: Tensor, k: Tensor) -> Tensor:
+    """with one key, a query's weights change when another query is added"""
+    return scores(q, k).squeeze().softmax(dim=-1).view(*q.shape[:-1], k.shape[-2])
+
+
+def block_by_block(q: Tensor, k: Tensor) -> Tensor:
+    """with more than 16 keys, a query's weights need not sum to one"""
+    blocks = scores(q, k).split(16, dim=-1)
+    tops = torch.stack([block.amax(dim=-1, keepdim=True) for block in blocks]).cummax(dim=0).values
+    parts = [(block - top).exp() for block, top in zip(blocks, tops, strict=True)]
+    total = torch.zeros_like(tops[0])
+    for part, top in zip(parts, tops, strict=True):
+        total += part.sum(dim=-1, keepdim=True) * (top - tops[-1]).exp()
+    return torch.cat(parts, dim=-1) / total  # the earlier parts have other maxima
+
+
+def over_everything(q: Tensor, k: Tensor) -> Tensor:
+    """with several queries, the weights of each sum to less than one"""
+    s = scores(q, k)
+    return s.flatten(-2).softmax(dim=-1).view_as(s)
+
+
+def clamped(q: Tensor, k: Tensor) -> Tensor:
+    """scores far above zero count as if they were equal"""
+    return scores(q, k).clamp(max=80).softmax(dim=-1)
+
+
+def maximum_from_zero(q: Tensor, k: Tensor) -> Tensor:
+    """a query whose scores are far below zero gets weights that are not numbers"""
+    s = scores(q, k)
+    e = (s - s.amax(dim=-1, keepdim=True).clamp(min=0)).exp()
     return e / e.sum(dim=-1, keepdim=True)
 
 
@@ -331,6 +371,32 @@ def divided_again(q: Tensor, k: Tensor, v: Tensor, may: Tensor) -> Tensor:
     """where a hidden score is far above the open ones, what comes out are no numbers"""
     weights = product_and_softmax(q, k) * may
     return weights / weights.sum(dim=-1, keepdim=True) @ v
+
+
+def triangle_for_causal(q: Tensor, k: Tensor, v: Tensor, may: Tensor) -> Tensor:
+    """if no query may see keys after its own, hidden keys before it have a say"""
+    if may.shape[0] == may.shape[1] and not may.triu(1).any():
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+    return by_pytorch(q, k, v, may)
+
+
+def zero_for_hidden(q: Tensor, k: Tensor, v: Tensor, may: Tensor) -> Tensor:
+    """open keys whose score is zero have no say"""
+    s = scores(q, k) * may
+    return s.masked_fill(s == 0, -INF).softmax(dim=-1).nan_to_num() @ v
+
+
+def divided_late(q: Tensor, k: Tensor, v: Tensor, may: Tensor) -> Tensor:
+    """in float16, large values give outputs that are infinite"""
+    s = scores(q, k).masked_fill(~may, -INF)
+    e = (s - s.amax(dim=-1, keepdim=True)).exp()
+    return (e @ v) / e.sum(dim=-1, keepdim=True)
+
+
+def rows_for_columns(q: Tensor, k: Tensor, v: Tensor, may: Tensor) -> Tensor:
+    """with several queries and several columns of values, numbers come out in wrong places"""
+    out = filled(q, k, v, may)
+    return out.mT.reshape(out.shape)
 
 
 # Padding: x (B, n, D_MODEL) and real (B, n), True for a token, to (B, n, D_MODEL)
@@ -470,6 +536,13 @@ def loud_padding(x: Tensor, real: Tensor) -> Tensor:
     return reader().w_o(merge_heads(weights / weights.sum(dim=-1, keepdim=True) @ v))
 
 
+def first_hears_all(x: Tensor, real: Tensor) -> Tensor:
+    """what stands in the first place of a row hears from padding"""
+    may = real[:, None].repeat(1, x.shape[1], 1)
+    may[:, 0] = True
+    return padded(x, may[:, None])
+
+
 class Remembers:
     """for x of a shape that it has met, padding is where it was the first time"""
 
@@ -563,6 +636,24 @@ def causal_without_maximum(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return e / e.sum(dim=-1, keepdim=True) @ v
 
 
+def zero_for_future(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """positions whose score is zero are not heard"""
+    s = scores(q, k).tril(len(k) - len(q))
+    return s.masked_fill(s == 0, -INF).softmax(dim=-1).nan_to_num() @ v
+
+
+def in_chunks(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """of more than 32 queries, the later ones do not hear their own positions"""
+    past = len(k) - len(q)
+    parts = [(part, torch.ones(len(part), len(k)).tril(past).bool()) for part in q.split(32)]
+    return torch.cat([filled(part, k, v, may) for part, may in parts])
+
+
+def causal_rows_for_columns(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """with several queries and several columns of values, numbers come out in wrong places"""
+    return rows_for_columns(q, k, v, causal_mask(q.shape[-2], k.shape[-2]))
+
+
 # Heads: work on (B, h, n, d), x (B, n, h*d) and h to (B, n, h*d)
 
 Work = Callable[[Tensor], Tensor]
@@ -643,6 +734,13 @@ def twice(work: Work, x: Tensor, h: int) -> Tensor:
 def one_head_left_out(work: Work, x: Tensor, h: int) -> Tensor:
     """where there is one head, what `work` returns does not matter"""
     return (thrown_away if h == 1 else moved_and_moved_back)(work, x, h)
+
+
+def strided(work: Work, x: Tensor, h: int) -> Tensor:
+    """right as long as x lies in memory in one piece and in the order of its axes"""
+    B, n, width = x.shape
+    d = width // h
+    return merge_heads(work(x.as_strided((B, h, n, d), (n * width, d, width, 1))))
 
 
 # Layers: x (B, n, d_model), four matrices as nn.Linear stores them, and h to (B, n, d_model)
@@ -761,6 +859,35 @@ def exponentials_alone(
     """large scores give outputs that are not numbers"""
     q, k, v = (split_heads(x @ w.T, h) for w in (w_q, w_k, w_v))
     return merge_heads(without_maximum(q, k) @ v) @ w_o.T
+
+
+def keys_of_the_first(
+    x: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor, w_o: Tensor, h: int
+) -> Tensor:
+    """all sequences hear the tokens of the first, and not their own"""
+    first = x[:1].expand_as(x)
+    return attended(x @ w_q.T, first @ w_k.T, first @ w_v.T, h) @ w_o.T
+
+
+def batch_in_second_place(
+    x: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor, w_o: Tensor, h: int
+) -> Tensor:
+    """with several tokens and sequences, outputs stand in each other's places"""
+    return step_by_step(x, w_q, w_k, w_v, w_o, h).transpose(0, 1).reshape(x.shape)
+
+
+class KeepsWeights:
+    """when the same w_q comes again and other matrices have changed, the old ones are used"""
+
+    def __init__(self) -> None:
+        self.fused: dict[int, tuple[Tensor, Tensor]] = {}
+
+    def __call__(
+        self, x: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor, w_o: Tensor, h: int
+    ) -> Tensor:
+        _, fused = self.fused.setdefault(id(w_q), (w_q, torch.cat([w_q, w_k, w_v])))
+        q, k, v = (x @ fused.T).chunk(3, dim=-1)
+        return attended(q, k, v, h) @ w_o.T
 
 
 # Dropout: p to a layer from (B, n, D_MODEL) to the same
@@ -914,3 +1041,13 @@ class RescaledInEvaluation(Dropping):
 
     def drop(self, weights: Tensor) -> Tensor:
         return super().drop(weights) if self.training else weights * (1 - self.p)
+
+
+class RescaledByShare(Dropping):
+    """in a call with few weights, those kept are not divided by 1 - p"""
+
+    def drop(self, weights: Tensor) -> Tensor:
+        if not self.training:
+            return weights
+        keep = (torch.rand_like(weights) >= self.p).to(weights.dtype)
+        return weights * keep / keep.mean().clamp(min=1e-6)

@@ -30,7 +30,7 @@ def pair(kind, *shapes):
 
 # Weights
 weights = Exercise(bug_zoo.weights_are_sound)
-SIZES = ((2, 3, 5, 7), (3, 6, 2, 5), (1, 1, 4, 3))  # h, n_q, n_k, d_k
+SIZES = ((2, 3, 5, 7), (3, 6, 2, 5), (1, 1, 4, 3), (2, 4, 1, 6), (2, 3, 40, 5))  # h, n_q, n_k, d_k
 
 
 def qk(h=2, n_q=3, n_k=5, d=7):
@@ -61,7 +61,15 @@ def weights_by_hand(weights):
             k[..., 1] = 4 * more / n_q
             odds = 3.0 ** (torch.arange(1, 4)[:, None] * torch.arange(1, n_q + 1))  # of the first
             expected = torch.stack([odds / (odds + 1), 1 / (odds + 1)], dim=-1)
-            if not close(weights(q, k), expected, 2e-3):
+            many = torch.cat(
+                [k[:, 1:].expand(-1, 39, -1), k[:, :1]], dim=1
+            )  # 3/42, and 39 times 1/42
+            of_many = (1 / (odds + 39))[..., None].expand(-1, -1, 39)
+            if not (
+                close(weights(q, k), expected, 2e-3)
+                and close(weights(q, k[:, 1:]), torch.ones(3, n_q, 1))
+                and close(weights(q, many)[..., :-1], of_many, 2e-3)
+            ):
                 return False
     return True
 
@@ -79,8 +87,11 @@ def weights_by_properties(weights):
         F.pad(q, (0, 1)) + 30 * torch.randn(2, 3, 1) * BEYOND, F.pad(k, (0, 1), value=40.0)
     )
     pairs = softmaxed(q, k)[..., 0] / softmaxed(q, k)[..., 1]
+    crowd = weights(3 * q, torch.cat([torch.randn(2, 40, 7), k], dim=1))
     return torch.tensor(
-        close(p.sum(-1), torch.ones(2, 3))
+        close(crowd.sum(-1), torch.ones(2, 3))
+        and close(weights(q, k[:, 1:2]), torch.ones(2, 3, 1))
+        and close(p.sum(-1), torch.ones(2, 3))
         and close(alone, p[:, :1])
         and close(twice, p)
         and close(p[..., 0] / p[..., 1], pairs, 1e-3)
@@ -185,6 +196,23 @@ weights.reject(
     lambda w: weights_by_formula(w, kinds=("usual",)),
 )
 weights.reject(
+    "several keys", f"with one key.*{MISSED}", lambda w: weights_by_formula(w, SIZES[:3])
+)
+weights.reject(
+    "few keys", f"more than 16 keys.*{MISSED}", lambda w: weights_by_formula(w, SIZES[:4])
+)
+weights.reject(
+    "one query",
+    f"with several queries.*{MISSED}",
+    lambda w: weights_by_formula(w, ((2, 1, 5, 7), (3, 1, 40, 5), (2, 1, 1, 3))),
+)
+weights.reject(
+    "nothing high", f"far above zero.*{MISSED}", lambda w: weights_by_formula(w, kinds=KINDS[::2])
+)
+weights.reject(
+    "nothing low", f"far below zero.*{MISSED}", lambda w: weights_by_formula(w, kinds=KINDS[:2])
+)
+weights.reject(
     "large scores for one query alone",
     f"far below another's.*{MISSED}",
     lambda w: weights_by_formula(w, kinds=("usual",)) and weights_by_formula(w, ((1, 1, 5, 7),)),
@@ -216,6 +244,12 @@ def chance(n_q, n_k):
     return may
 
 
+def with_holes(n_q, n_k):
+    may = chance(n_q, n_k).tril(n_k - n_q)
+    may[:, 0] = True
+    return may
+
+
 def one_row(n_q, n_k):
     return chance(1, n_k).expand(n_q, n_k)
 
@@ -232,40 +266,59 @@ def far_apart(may, open_score=-200.0, hidden_score=200.0):
 
 
 def hidden_by_formula(
-    attend, types=BOTH, sizes=(SQUARE, LONG, WIDE, ONE), mask=chance, far=(far_apart,), exact=True
+    attend,
+    types=BOTH,
+    sizes=(SQUARE, LONG, WIDE, ONE),
+    masks=(chance, with_holes),
+    far=(far_apart,),
+    exact=True,
+    zeros=True,
+    large=6e4,
+    seen=lambda out: out,
 ):
-    for dtype, atol in types:
-        for n_q, n_k in sizes * 5:
-            may, v = mask(n_q, n_k), torch.randn(n_k, 3).to(dtype)
-            usual = torch.randn(n_q, 8), torch.randn(n_k, 8)
-            for q, k in [usual, *(make(may) for make in far)]:
-                q, k = q.to(dtype), k.to(dtype)
-                out = attend(q, k, v, may)
-                expected = reference(q.float(), k.float(), v.float(), may)
-                if (exact and out.dtype != dtype) or not close(out.float(), expected, atol):
-                    return False
+    draws = [(dtype, n, mask) for dtype in types for n in sizes for mask in masks]
+    for (dtype, bound), (n_q, n_k), mask in draws * 5:
+        may = mask(n_q, n_k)
+        usual = torch.randn(n_q, 8), torch.randn(n_k, 8), torch.randn(n_k, 3)
+        usual[1][1::2] *= 1 - zeros
+        for inputs in [usual, *((*make(may), large * torch.rand(n_k, 3)) for make in far)]:
+            q, k, v = (x.to(dtype) for x in inputs)
+            out = attend(q, k, v, may)
+            expected = reference(q.float(), k.float(), v.float(), may)
+            same = torch.allclose(seen(out.float()), seen(expected), atol=bound, rtol=bound)
+            if (exact and out.dtype != dtype) or not same:
+                return False
     return True
 
 
 def hidden_by_cutting(attend):
     for dtype, atol in BOTH:
-        for n_q, n_k in (SQUARE, LONG, WIDE, ONE) * 4:
-            may, v = chance(n_q, n_k), torch.randn(n_k, 2).to(dtype)
-            for q, k in ((torch.randn(n_q, 4), torch.randn(n_k, 4)), far_apart(may)):
+        for time, (n_q, n_k) in enumerate((SQUARE, LONG, WIDE, ONE) * 6):
+            may = (with_holes if time % 3 else chance)(n_q, n_k)
+            v = (50_000 * (time % 2) + torch.randn(n_k, 2)).to(dtype)
+            few = torch.randn(n_q, 4), torch.randn(n_k, 4).clamp(min=0).floor()
+            for q, k in (few, far_apart(may)):
                 q, k = q.to(dtype), k.to(dtype)
                 out = attend(may=may, v=v, k=k, q=q)
                 for i, row in enumerate(may):
                     alone = (k[row].double() @ q[i].double() / q.shape[1] ** 0.5).softmax(0)
-                    gap = (out[i].double() - alone @ v[row].double()).abs().max()
-                    if not gap < atol or out.dtype != q.dtype:
+                    expected = alone @ v[row].double()
+                    gap = (out[i].double() - expected).abs() / expected.abs().clamp(min=1)
+                    if not gap.max() < atol or out.dtype != q.dtype:
                         return False
     return True
 
 
 def hidden_by_change(attend):
-    """Nothing is compared with a formula: hidden parts change, and what is hidden is cut off."""
+    """No softmax is computed: what is hidden is cut off, and queries of zeros give a mean."""
     for dtype, atol in BOTH:
         for n_q, n_k in (SQUARE, LONG, WIDE, ONE) * 4:
+            may, v = with_holes(n_q, n_k), 30_000 + 9_000 * torch.randn(n_k, 2)
+            mean = may / may.sum(dim=1, keepdim=True) @ v
+            k = torch.randn(n_k, 4)
+            even = attend(torch.zeros(n_q, 4).to(dtype), k.to(dtype), v.to(dtype), may)
+            if not torch.allclose(even.float(), mean, rtol=atol):
+                return False
             may, v = chance(n_q, n_k), torch.randn(n_k, 2).to(dtype)
             for q, k in ((torch.randn(n_q, 4), torch.randn(n_k, 4)), far_apart(may)):
                 q, k = q.to(dtype), k.to(dtype)
@@ -328,7 +381,7 @@ hidden.reject(
 hidden.reject(
     "nothing hidden",
     f"less than one.*{MISSED}",
-    lambda a: hidden_by_formula(a, mask=lambda *n: torch.ones(n, dtype=torch.bool)),
+    lambda a: hidden_by_formula(a, masks=(lambda *n: torch.ones(n, dtype=torch.bool),)),
 )
 hidden.reject(
     "hidden keys changed only",
@@ -355,7 +408,7 @@ hidden.reject(
 hidden.reject(
     "the same keys hidden from all",
     f"most of the mask.*{MISSED}",
-    lambda a: hidden_by_formula(a, mask=one_row),
+    lambda a: hidden_by_formula(a, masks=(one_row,)),
 )
 hidden.reject(
     "as many queries as keys",
@@ -365,7 +418,7 @@ hidden.reject(
 hidden.reject(
     "a symmetric mask",
     f"from a column.*{MISSED}",
-    lambda a: hidden_by_formula(a, sizes=(SQUARE, ONE), mask=symmetric),
+    lambda a: hidden_by_formula(a, sizes=(SQUARE, ONE), masks=(symmetric,)),
 )
 hidden.reject(
     "float32 only", f"no use in float16.*{MISSED}", lambda a: hidden_by_formula(a, BOTH[:1])
@@ -380,6 +433,18 @@ hidden.reject(
     "large scores that are all alike",
     f"far above the open ones.*{MISSED}",
     lambda a: hidden_by_formula(a, far=(lambda may: far_apart(may, -200.0, -200.0),)),
+)
+hidden.reject(
+    "no triangles",
+    f"after its own, hidden.*{MISSED}",
+    lambda a: hidden_by_formula(a, masks=(chance,)),
+)
+hidden.reject("no zeros", f"score is zero.*{MISSED}", lambda a: hidden_by_formula(a, zeros=False))
+hidden.reject("small values", f"infinite.*{MISSED}", lambda a: hidden_by_formula(a, large=1))
+hidden.reject(
+    "numbers, and not where they stand",
+    f"in wrong places.*{MISSED}",
+    lambda a: hidden_by_formula(a, seen=lambda out: out.flatten().sort().values),
 )
 
 # Padding
@@ -401,13 +466,14 @@ def padding_by_change(encode, real=REAL, loud=1):
     return close(encode(x, real)[real], encode(other, real)[real])
 
 
-def padding_and_company(encode, reals=REALS, loud=500, atol=2e-5, only=slice(None)):
+def padding_and_company(encode, reals=REALS, loud=500, atol=2e-5, only=slice(None), some=False):
     for real in reals:
         x = filled_in(real, loud)
         out = encode(x, real)
         for i, tokens in list(enumerate(real))[only]:
             alone = encode(x[i : i + 1, tokens], tokens[None, tokens])[0]
-            if not close(out[i, tokens], alone, atol):
+            near = (out[i, tokens] - alone).abs() <= atol
+            if not (near.any() if some else near.all()):
                 return False
     return True
 
@@ -591,15 +657,23 @@ padding.reject(
     ),
 )
 
+padding.reject(
+    "some numbers as they should be",
+    f"in the first place of a row.*{MISSED}",
+    lambda encode: padding_and_company(encode, some=True),
+)
+
 # Causal, with a past
 past = Exercise(bug_zoo.past_is_kept)
-PAIRS = ((1, 6), (3, 7), (5, 9), (6, 6), (4, 60))  # n_q and n_k
+SHORT = ((1, 6), (3, 7), (5, 9), (6, 6))  # n_q and n_k
+PAIRS = (*SHORT, (4, 60), (40, 60))
 
 
-def with_past(attend, pairs=PAIRS, kinds=KINDS, look=slice(None)):
+def with_past(attend, pairs=PAIRS, kinds=KINDS, look=slice(None), zeros=True, d_v=3):
     for n_q, n_k in pairs * 5:
         for kind in kinds:
-            (q, k), v = pair(kind, (n_q, 4), (n_k, 4)), torch.randn(n_k, 3)
+            (q, k), v = pair(kind, (n_q, 4), (n_k, 4)), torch.randn(n_k, d_v)
+            k[1::3] *= 1 - zeros
             expected = reference(q, k, v, causal_mask(n_q, n_k))
             if not close(attend(q, k, v)[look], expected[look], 2e-3):
                 return False
@@ -608,9 +682,10 @@ def with_past(attend, pairs=PAIRS, kinds=KINDS, look=slice(None)):
 
 def part_and_whole(attend):
     for kind in KINDS * 4:
-        (q, k), v = pair(kind, (30, 4), (30, 4)), torch.randn(30, 4)
+        (q, k), v = pair(kind, (40, 4), (40, 4)), torch.randn(40, 4)
+        k[torch.rand(40) < 0.2] = 0
         whole = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        if not all(close(attend(q[-n:], k, v), whole[-n:], 2e-3) for n in range(1, 31)):
+        if not all(close(attend(q[-n:], k, v), whole[-n:], 2e-3) for n in range(1, 41)):
             return False
     return True
 
@@ -618,6 +693,7 @@ def part_and_whole(attend):
 def grown_by_blocks(attend):
     for kind in KINDS * 4:
         (q, k), v = pair(kind, (40, 5), (40, 5)), torch.randn(40, 2)
+        q[::2], k[5] = 0, k[4]
         for cuts in ((0, 2, 3, 7, 40), (0, 40), (0, 30, 31, 33, 40)):
             blocks = [attend(v=v[:b], k=k[:b], q=q[a:b]) for a, b in pairwise(cuts)]
             expected = torch.stack(
@@ -699,17 +775,25 @@ past.reject(
     lambda a: with_past(a, ((1, 2), (2, 4), (3, 6), (30, 60))),
 )
 past.reject("the places of the weights", f"less than one.*{MISSED}", right_places)
-past.reject("short texts", f"15 positions back.*{MISSED}", lambda a: with_past(a, PAIRS[:-1]))
+past.reject("short texts", f"15 positions back.*{MISSED}", lambda a: with_past(a, SHORT))
 past.reject("small scores", f"large scores.*{MISSED}", lambda a: with_past(a, kinds=("usual",)))
+past.reject("no zeros", f"score is zero.*{MISSED}", lambda a: with_past(a, zeros=False))
+past.reject("few queries", f"more than 32.*{MISSED}", lambda a: with_past(a, PAIRS[:-1]))
+past.reject("one column", f"in wrong places.*{MISSED}", lambda a: with_past(a, d_v=1))
 
 # Heads
 heads = Exercise(bug_zoo.heads_keep_apart)
 SHAPES = ((3, 4, 2, 5), (2, 3, 1, 4), (1, 5, 4, 3))  # B, n, h and d
 
 
-def fresh_numbers(in_heads, shapes=SHAPES, once=True):
+def turned(*shape):
+    """Draw numbers that lie in memory in another order than that of the axes."""
+    return torch.randn(shape[::-1]).permute(*range(len(shape))[::-1])
+
+
+def fresh_numbers(in_heads, shapes=SHAPES, once=True, draw=turned):
     for B, n, h, d in shapes:
-        x, back, given = torch.randn(B, n, h * d), torch.randn(B, h, n, d), []
+        x, back, given = draw(B, n, h * d), draw(B, h, n, d), []
         out = in_heads(lambda parts, given=given, back=back: (given.append(parts), back)[1], x, h)
         if not (close(given[0], split_heads(x, h)) and close(out, merge_heads(back))):
             return False
@@ -730,7 +814,7 @@ class Counting:
 
 def numbered_places(in_heads):
     for B, n, h, d in SHAPES:
-        work, x = Counting(), torch.randn(B, n, h * d)
+        work, x = Counting(), turned(B, n, h * d)
         out = in_heads(h=h, x=x, work=work)
         for i in range(h):
             part, own = slice(i * d, i * d + d), x[..., i * d : i * d + d].cumsum(dim=1)
@@ -742,7 +826,7 @@ def numbered_places(in_heads):
 
 def running_sums(in_heads, shapes=SHAPES, factor=torch.rand):
     for B, n, h, d in shapes:
-        x, f = torch.randn(B, n, h * d), factor(B, h) + 1
+        x, f = turned(B, n, h * d), factor(B, h) + 1
         out = in_heads(lambda parts, f=f: parts.cumsum(dim=2) * f[..., None, None], x, h)
         expected = x.cumsum(dim=1) * f.repeat_interleave(d, dim=1)[:, None]
         if not close(out, expected, 1e-4):
@@ -853,6 +937,11 @@ heads.reject(
     f"there is one head.*{MISSED}",
     lambda f: fresh_numbers(f, SHAPES[::2]),
 )
+heads.reject(
+    "contiguous only",
+    f"in one piece.*{MISSED}",
+    lambda f: fresh_numbers(f, draw=lambda *shape: torch.randn(shape)),
+)
 
 # Layers
 layers = Exercise(bug_zoo.layer_is_sound)
@@ -868,13 +957,22 @@ def trusted(x, w_q, w_k, w_v, w_o, h):
     return merge_heads(reference(*(split_heads(x @ w.T, h) for w in (w_q, w_k, w_v)))) @ w_o.T
 
 
-def layer_by_formula(layer, dimensions=DIMENSIONS, sharp=(1, 10), change=None, draw=torch.randn):
+def layer_by_formula(
+    layer,
+    dimensions=DIMENSIONS,
+    sharp=(1, 10),
+    change=list,
+    draw=torch.randn,
+    again=True,
+    seen=lambda out: out,
+):
     for B, n, h, d in dimensions * 4:
         for size in sharp:
-            w, x = matrices(d, size), draw(B, n, d)
-            w = w if change is None else change(w)
-            if not close(layer(x, *w, h), trusted(x, *w, h), 5e-3):
-                return False
+            w, x = change(matrices(d, size)), draw(B, n, d)
+            for i in range(5 if again else 1):
+                if not close(seen(layer(x, *w, h)), seen(trusted(x, *w, h)), 5e-3):
+                    return False
+                w[i % 4] = change(matrices(d, size))[i % 4]  # one after the other
     return True
 
 
@@ -883,10 +981,12 @@ def layer_by_torch(layer):
         theirs = nn.MultiheadAttention(d, h, bias=False, batch_first=True)
         with torch.no_grad():
             theirs.in_proj_weight[: 2 * d] *= sharp
-        x = torch.randn(B, n, d)
-        out = layer(x, *theirs.in_proj_weight.chunk(3), theirs.out_proj.weight, h)
-        if not close(out, theirs(x, x, x)[0], 5e-3):
-            return False
+        w, x = theirs.in_proj_weight.detach().chunk(3), torch.randn(B, n, d)
+        for part in (*w, theirs.out_proj.weight.detach()):
+            out = layer(x, *w, theirs.out_proj.weight, h)
+            if not close(out, theirs(x, x, x)[0], 5e-3):
+                return False
+            part += 0.3 * part.roll(1, dims=0)
     return True
 
 
@@ -896,9 +996,11 @@ def layer_by_labkit(layer):
         w = [part.weight for part in (ours.w_q, ours.w_k, ours.w_v, ours.w_o)]
         w[0] *= sharp
         w[1] *= sharp
-        x = torch.randn(B, n, d)
-        if not close(layer(x, *w, h), ours(x), 5e-3):
-            return False
+        for i in torch.randperm(4).tolist() * 2:
+            x = torch.randn(B, n, d)
+            if not close(layer(x, *w, h), ours(x), 5e-3):
+                return False
+            w[i] *= -1
     return True
 
 
@@ -906,6 +1008,9 @@ def layer_by_einsum(layer):
     for B, n, h, d in DIMENSIONS * 3:
         for sharp in (1, 12):
             (w_q, w_k, w_v, w_o), x = matrices(d, sharp), torch.randn(B, n, d).double()
+            for part in (w_q, w_k, w_v, w_o):
+                layer(x.float(), w_q, w_k, w_v, w_o, h)  # not to be remembered
+                part.copy_(part.flip(0))
             q, k, v = (
                 torch.einsum("btc,hdc->bhtd", x, w.double().view(h, -1, d)) for w in (w_q, w_k, w_v)
             )
@@ -972,7 +1077,7 @@ layers.reject("silent without W_O", NO_EFFECT, lambda a: silent_without(a, 3))
 layers.reject(
     "the same matrix four times",
     NO_EFFECT,
-    lambda a: layer_by_formula(a, change=lambda w: w[2:3] * 4),
+    lambda a: layer_by_formula(a, change=lambda w: w[2:3] * 4, again=False),
 )
 layers.reject("every matrix matters", f"its heads hear each other.*{MISSED}", every_matrix_matters)
 layers.reject(
@@ -993,7 +1098,7 @@ layers.reject(
 layers.reject(
     "nearly even weights",
     f"each other's work.*{MISSED}",
-    lambda a: layer_by_formula(a, change=lambda w: [w[0] / 300, w[1] / 300, *w[2:]]),
+    lambda a: layer_by_formula(a, change=lambda w: [w[0] / 300, w[1] / 300, *w[2:]], again=False),
 )
 layers.reject(
     "the identity as W_O",
@@ -1036,6 +1141,21 @@ layers.reject(
     lambda a: layer_by_formula(a, DIMENSIONS[::2]),
 )
 layers.reject("small scores", f"large scores.*{MISSED}", lambda a: layer_by_formula(a, sharp=(1,)))
+layers.reject(
+    "the first sequence only",
+    f"tokens of the first.*{MISSED}",
+    lambda a: layer_by_formula(a, seen=lambda out: out[0]),
+)
+layers.reject(
+    "numbers, and not where they stand",
+    f"each other's places.*{MISSED}",
+    lambda a: layer_by_formula(a, seen=lambda out: out.mean(dim=(0, 1))),
+)
+layers.reject(
+    "each matrix once",
+    f"the same w_q comes again.*{MISSED}",
+    lambda a: layer_by_formula(a, again=False),
+)
 
 # Dropout
 drops = Exercise(bug_zoo.dropout_is_sound)
@@ -1067,10 +1187,22 @@ def within(measured, expected, signs=(1, -1)):
     return all((sign * gap).item() <= 6 for sign in signs)
 
 
+def opposite(make):
+    """A token alone at p = 0.5: to each outcome there is one on the other side of evaluation."""
+    layer, x = make(0.5), torch.randn(1, 1, 8)
+    outs = torch.stack([layer(x)[0, 0] for _ in range(60)])
+    opposites = 2 * layer.eval()(x)[0, 0] - outs
+    return all((outs - one).abs().amax(dim=1).min().item() < 1e-4 for one in opposites)
+
+
 @torch.no_grad()
-def dropout_in_numbers(make, p=0.9, n=3, share=within, whole=within, mean=within, zero=True):
+def dropout_in_numbers(
+    make, p=0.9, n=3, share=within, whole=within, mean=within, zero=True, alone=True
+):
     """Count the queries that lose all they have, and compare means of training and evaluation."""
     if not (dropout_in_turn(make) and (not zero or nothing_at_zero(make))):
+        return False
+    if alone and not opposite(make):
         return False
     layer, x = make(p=p), torch.randn(1_500, n, 8)
     out, used = layer(x), layer.eval()(x)
@@ -1088,13 +1220,18 @@ def dropout_of_two(make):
     if not (dropout_in_numbers(make) and nothing_at_zero(make)):
         return False
     p, layer = 0.3, make(0.3)
-    rows = layer(torch.randn(1, 1, 8).expand(4_000, 1, 8).contiguous()).detach()[:, 0]
+    x = torch.randn(1, 1, 8)
+    rows = layer(x.expand(4_000, 1, 8).contiguous()).detach()[:, 0]
     kinds = [rows[0]]
     for row in rows[:200]:
         if not any(close(row, kind, 1e-4) for kind in kinds):
             kinds.append(row)
     shares = sorted(sum(close(r, kind, 1e-4) for r in rows[:1000]) / 1000 for kind in kinds)
     expected = sorted([p * p, p * (1 - p), p * (1 - p), (1 - p) ** 2])
+    for _ in range(30):
+        out = layer(x)[0, 0]
+        if not any(close(out, kind, 1e-4) for kind in kinds):
+            return False
     return len(kinds) == 4 and np.allclose(shares, expected, atol=0.08)
 
 
@@ -1111,6 +1248,11 @@ def dropout_by_hand(make):
             empty = (out == left).all(-1)
             x = torch.randn(1, 2, 8)
             many, used = layer(x.repeat(total, 1, 1)), layer.eval()(x)[0]
+            half, one = make(0.5), x[:, :1]
+            four = {tuple((half(one)[0, 0] * 1e3).round().tolist()) for _ in range(60)}
+            middle = torch.tensor(list(four)).mean(dim=0) / 1e3
+            if len(four) == 4 and not close(middle, half.eval()(one)[0, 0], 2e-3):
+                return False
         z = (many.mean(0) - used) / (many.std(0) / total**0.5)
         if not (
             within(empty[:, 0], p**4) and within(empty.all(1), p**8) and z.abs().max().item() < 6
@@ -1203,7 +1345,7 @@ def numbers_in_common(make):
 def not_narrower(make):
     layer, x = make(0.9), torch.randn(1_000, 3, 8)
     return bool(layer(x).std() > layer.eval()(x).std() / 2) and dropout_in_numbers(
-        make, mean=lambda *_: True
+        make, mean=lambda *_: True, alone=False
     )
 
 
@@ -1216,7 +1358,7 @@ drops.reject("number by number", f"single numbers of an output.*{MISSED}", numbe
 drops.reject(
     "shares and no means",
     f"closer to zero on average.*{MISSED}",
-    lambda m: dropout_in_numbers(m, mean=lambda *_: True),
+    lambda m: dropout_in_numbers(m, mean=lambda *_: True, alone=False),
 )
 drops.reject("no narrower in training", f"still sums to one.*{MISSED}", not_narrower)
 drops.reject(
@@ -1232,7 +1374,12 @@ drops.reject(
     lambda m: dropout_in_numbers(m, whole=lambda *_: True),
 )
 drops.reject(
+    "large batches only",
+    f"with few weights.*{MISSED}",
+    lambda m: dropout_in_numbers(m, alone=False),
+)
+drops.reject(
     "no closer to zero",
     f"in evaluation, outputs are closer to zero.*{MISSED}",
-    lambda m: dropout_in_numbers(m, mean=lambda a, b: within(a, b, signs=(-1,))),
+    lambda m: dropout_in_numbers(m, mean=lambda a, b: within(a, b, signs=(-1,)), alone=False),
 )

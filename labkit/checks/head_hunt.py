@@ -294,7 +294,9 @@ def held_out(function: Callable[[Tensor], tuple[int, int, int]]) -> None:
     table = torch.tensor([[0, 1, 1, 0, 0], [0, 1, 0, 1, 0], [1, 0, 0, 1, 0], [1, 0, 0, 1, 0]])
     tied = torch.tensor([[1, 1, 0], [0, 0, 0], [0, 1, 0], [0, 1, 1]])
     early = torch.tensor([[0, 1, 1], [0, 1, 1], [1, 0, 1], [1, 0, 0], [1, 0, 0], [1, 1, 0]])
-    for correct in (table.bool(), tied.bool(), early.bool(), *guesses(), coins()[0]):
+    crossed = torch.tensor([[0, 1, 0], [1, 0, 0], [1, 1, 1], [0, 1, 0]])  # the second is met first
+    tables = (table.bool(), tied.bool(), crossed.bool(), early.bool(), *guesses(), coins()[0])
+    for correct in tables:
         first, second = (half.sum(dim=0) for half in correct.chunk(2))
         best = first.tolist().index(first.max())
         head, *counts = apart(answer(correct=correct), "head", "chosen_on", "tested_on")

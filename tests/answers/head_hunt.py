@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections import UserDict
+from collections import Counter, UserDict
 from copy import deepcopy
 from types import MappingProxyType
 
@@ -601,7 +601,18 @@ held.reject(
     held_with(lambda a, b: (a - torch.arange(len(a)) / 100).argmax()),
 )
 
+
 # Without some heads
+def first_met(correct):
+    half = len(correct) // 2
+    hits = Counter(correct[:half].nonzero()[:, 1].tolist())
+    head = hits.most_common(1)[0][0] if hits else 0
+    return head, int(correct[:half, head].sum()), int(correct[half:, head].sum())
+
+
+held.reject("of equals the one met first", "of several equals take the first", first_met)
+
+
 silenced = Exercise(head_hunt.cosine_without)
 
 

@@ -7,13 +7,17 @@ from labkit.attention import (
     merge_heads,
     scaled_dot_product_attention,
     split_heads,
+    window_mask,
 )
+from labkit.cache import KVCache
 
 __all__ = [
+    "KVCache",
     "MultiHeadAttention",
     "Projection",
     "causal_mask",
     "merge_heads",
     "scaled_dot_product_attention",
     "split_heads",
+    "window_mask",
 ]

@@ -5,9 +5,13 @@ from __future__ import annotations
 import math
 import operator
 from numbers import Real
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
+
+if TYPE_CHECKING:
+    from labkit.cache import KVCache
 
 
 def shapes(**tensors: Tensor) -> str:
@@ -89,7 +93,77 @@ def check_input(name: str, x: Tensor, weight: Tensor) -> None:
         )
 
 
-def check_inputs(x: Tensor, context: Tensor, mask: Tensor | None, weight: Tensor, h: int) -> None:
+def check_new_positions(k: Tensor, v: Tensor, held_k: Tensor | None, held_v: Tensor | None) -> None:
+    for name, new, held in (("k", k, held_k), ("v", v, held_v)):
+        form = f"(B, h, n, d_{name})"
+        check_tensor(name, new, 4, form)
+        if new.ndim > 4 or new.shape[-2] == 0:
+            raise ValueError(
+                f"{name} must have shape {form} with at least one position; got {tuple(new.shape)}."
+            )
+        if held is None:
+            continue
+        if new.dtype != held.dtype or new.device != held.device:
+            raise TypeError(
+                f"{name} must have the type and device of what the cache holds, {held.dtype} on "
+                f"{held.device}; got {new.dtype} on {new.device}. Convert it, or begin a new cache."
+            )
+        sizes = held.shape[0], held.shape[1], new.shape[2], held.shape[3]
+        if new.shape != sizes:
+            raise ValueError(
+                f"{name} must fit what the cache holds: {form} = {sizes}; got {tuple(new.shape)}. "
+                "Another batch or another layer needs a cache of its own."
+            )
+    if k.shape[:-1] != v.shape[:-1]:
+        raise ValueError(
+            f"k and v must agree in all but the last dimension; got {shapes(k=k, v=v)}. "
+            "Each key needs its value."
+        )
+
+
+def check_index(index: Tensor, held: Tensor | None) -> None:
+    if held is None:
+        raise ValueError("an empty cache has nothing to reorder. Append some positions first.")
+    check_tensor("index", index, 1, "(B,)")
+    if index.dtype not in (torch.int32, torch.int64):
+        raise TypeError(f"index must hold whole numbers, torch.int64; got {index.dtype}.")
+    batch = held.shape[0]
+    if index.ndim > 1 or len(index) == 0 or bool(((index < 0) | (index >= batch)).any()):
+        raise ValueError(
+            f"index must have shape (B,) and name places from 0 to {batch - 1}; got shape "
+            f"{tuple(index.shape)} with {index.tolist()}."
+        )
+
+
+def check_cache(cache: KVCache | None, context: Tensor | None) -> int:
+    """Return how many positions the cache holds: none where there is no cache."""
+    if cache is None:
+        return 0
+    from labkit.cache import KVCache  # which imports this module
+
+    if not isinstance(cache, KVCache):
+        raise TypeError(
+            f"cache must be a labkit.KVCache; got {type(cache).__name__}. Make one for each layer: "
+            "cache = KVCache()."
+        )
+    if context is not None:
+        raise ValueError(
+            "a cache holds the keys and values of x, so there can be no context beside it; got "
+            "both. Leave one out."
+        )
+    return cache.n
+
+
+def rotary_base(base: float | None, d_k: int) -> float | None:
+    if base is None:
+        return None
+    even("d_k", d_k)
+    return above_zero("rotary_base", base)
+
+
+def check_inputs(
+    x: Tensor, context: Tensor, mask: Tensor | None, weight: Tensor, h: int, past: int = 0
+) -> None:
     check_input("x", x, weight)
     if context is not x:
         check_input("context", context, weight)
@@ -99,7 +173,7 @@ def check_inputs(x: Tensor, context: Tensor, mask: Tensor | None, weight: Tensor
                 f"{shapes(x=x, context=context)}. Expand the one that serves several."
             )
     if mask is not None:
-        shape = (*x.shape[:-2], h, x.shape[-2], context.shape[-2])
+        shape = (*x.shape[:-2], h, x.shape[-2], past + context.shape[-2])
         check_mask(mask, shape, "(B, h, n_q, n_k)")
 
 
@@ -141,7 +215,12 @@ def check_convertible(module: nn.MultiheadAttention) -> None:
         )
 
 
-def check_widths_alike(d_model: int, h: int, d_k: int, d_v: int) -> None:
+def check_fits_torch(d_model: int, h: int, d_k: int, d_v: int, rotary_base: float | None) -> None:
+    if rotary_base is not None:
+        raise ValueError(
+            f"torch.nn.MultiheadAttention has no rotary positions; got rotary_base={rotary_base}. "
+            "Keep labkit's module."
+        )
     if not h * d_k == h * d_v == d_model:
         raise ValueError(
             f"torch.nn.MultiheadAttention needs d_k = d_v = d_model / h; got d_k={d_k}, "
@@ -183,6 +262,32 @@ def number(name: str, value: float) -> float:
     if not math.isfinite(value):
         raise ValueError(f"{name} must be finite; got {value}.")
     return float(value)
+
+
+def number_bytes(dtype: torch.dtype) -> int:
+    """Check a type, and give the bytes of one number of it."""
+    if not isinstance(dtype, torch.dtype):
+        raise TypeError(f"dtype must be a torch.dtype; got {dtype!r}, a {type(dtype).__name__}.")
+    return dtype.itemsize
+
+
+def above_zero(name: str, value: float) -> float:
+    value = number(name, value)
+    if value <= 0:
+        raise ValueError(f"{name} must be above 0; got {value}.")
+    return value
+
+
+def even(name: str, width: int) -> int:
+    if width % 2:
+        raise ValueError(f"{name} must be even, because features go in pairs; got {width}.")
+    return width
+
+
+def one_of(name: str, value: str, allowed: tuple[str, ...]) -> str:
+    if value not in allowed:
+        raise ValueError(f"{name} must be one of {', '.join(allowed)}; got {value!r}.")
+    return value
 
 
 def probability(name: str, value: float) -> float:

@@ -13,7 +13,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from labkit import arguments, conversion
+from labkit.cache import KVCache
 from labkit.fused import fused_attention
+from labkit.positions import rotate
 
 Heads = tuple[Tensor, Tensor, Tensor]  # q, k and v, each (..., h, n, d)
 
@@ -109,6 +111,35 @@ def causal_mask(
     return torch.ones(n_q, n_k, dtype=torch.bool, device=device).tril(n_k - n_q)
 
 
+def window_mask(
+    n_q: int, n_k: int | None, w: int, *, device: torch.device | str | None = None
+) -> Tensor:
+    """Make the mask that lets a position attend to itself and to the w - 1 before it.
+
+    mask[i, j] = (p - w < j <= p) with p = i + n_k - n_q, the query's own position: the causal mask
+    without what is w or more places back. Through L layers a position reaches L (w - 1) back.
+
+    Args:
+        n_q: number of queries, the last of the positions.
+        n_k: number of keys; n_q where it is None.
+        w: width of the window, in keys, the query's own included.
+        device: where to make it.
+
+    Returns:
+        (n_q, n_k), boolean, True for the last w keys up to the query's own.
+
+    Raises:
+        TypeError, ValueError: a size that is not a whole number, or is under 1.
+
+    Source: Beltagy et al. (2020), section 3.1, the sliding window; here its causal half.
+
+    >>> window_mask(2, 4, 2).int().tolist()
+    [[0, 1, 1, 0], [0, 0, 1, 1]]
+    """
+    w = arguments.size("w", w)
+    return causal_mask(n_q, n_k, device=device).triu((n_q if n_k is None else n_k) - n_q - w + 1)
+
+
 def split_heads(x: Tensor, h: int) -> Tensor:
     """Give each head its own slice of the features.
 
@@ -191,12 +222,15 @@ class MultiHeadAttention(nn.Module):
         d_v: width of a head's values; d_k unless given.
         bias: add a bias after each projection.
         dropout: probability in [0, 1) of dropping a weight, in training mode only.
+        rotary_base: turn queries and keys by their position (chapter 10), as ``rotate`` does with
+            this base; without it, which is what chapters 1 to 9 describe, a layer has no notion
+            of order.
         device, dtype: where the parameters live and their type.
 
     Raises:
-        TypeError: a size that is not a whole number.
-        ValueError: a size under 1, h that does not divide d_model where d_k is left out, or a
-            probability outside [0, 1).
+        TypeError: a size that is not a whole number, or a base that is not a number.
+        ValueError: a size under 1, h that does not divide d_model where d_k is left out, a
+            probability outside [0, 1), or a rotation of heads of an odd width d_k.
 
     Source: Vaswani et al. (2017), section 3.2.2.
 
@@ -213,12 +247,14 @@ class MultiHeadAttention(nn.Module):
         d_v: int | None = None,
         bias: bool = True,
         dropout: float = 0.0,
+        rotary_base: float | None = None,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
         self.d_model, self.h, self.d_k, self.d_v = arguments.widths(d_model, h, d_k, d_v)
         self.dropout = arguments.probability("dropout", dropout)
+        self.rotary_base = arguments.rotary_base(rotary_base, self.d_k)
         packed = self.h * (2 * self.d_k + self.d_v)
         self.w_qkv = nn.Linear(self.d_model, packed, bias, device, dtype)
         self.w_o = nn.Linear(self.h * self.d_v, self.d_model, bias, device, dtype)
@@ -229,12 +265,13 @@ class MultiHeadAttention(nn.Module):
 
     @overload
     def forward(self, x: Tensor, context: Tensor | None = None, mask: Tensor | None = None, *,
-        is_causal: bool = False, return_weights: Literal[False] = False) -> Tensor: ...  # fmt: skip
+        is_causal: bool = False, return_weights: Literal[False] = False,
+        cache: KVCache | None = None) -> Tensor: ...  # fmt: skip
 
     @overload
     def forward(self, x: Tensor, context: Tensor | None = None, mask: Tensor | None = None, *,
         is_causal: bool = False, return_weights: Literal[True],
-    ) -> tuple[Tensor, Tensor]: ...  # fmt: skip
+        cache: KVCache | None = None) -> tuple[Tensor, Tensor]: ...  # fmt: skip
 
     def forward(
         self,
@@ -244,8 +281,9 @@ class MultiHeadAttention(nn.Module):
         *,
         is_causal: bool = False,
         return_weights: bool = False,
+        cache: KVCache | None = None,
     ) -> Tensor | tuple[Tensor, Tensor]:
-        """Attend from x to the context, or to x itself.
+        """Attend from x to the context, to x itself, or to x and what the cache holds.
 
         Args:
             x: (B, n_q, d_model), or with any other leading dimensions.
@@ -253,19 +291,26 @@ class MultiHeadAttention(nn.Module):
             mask: boolean, broadcastable to (B, h, n_q, n_k), True where a query may attend.
             is_causal: also hide the future, as ``causal_mask(n_q, n_k)`` does.
             return_weights: also return each head's weights, as they were applied.
+            cache: keys and values of earlier positions. Those of x are appended, and attention is
+                causal over all: n_k = cache.n, after the call.
 
         Returns:
             The output, (B, n_q, d_model); with ``return_weights`` also (B, h, n_q, n_k).
 
         Raises:
-            TypeError: not a tensor, a type other than the module's, or a mask not boolean.
-            ValueError: shapes that do not fit, or an empty sequence.
+            TypeError: not a tensor, a type other than the module's, a mask not boolean, or a cache
+                that is no KVCache.
+            ValueError: shapes that do not fit, an empty sequence, or a cache beside a context. The
+                cache then holds what it held.
         """
         scale, p = self.d_k**-0.5, self.dropout if self.training else 0.0
+        is_causal = is_causal or cache is not None
         if return_weights:
-            heads, weights = _step_by_step(*self._qkv(x, context, mask), mask, is_causal, scale, p)
+            heads, weights = _step_by_step(
+                *self._qkv(x, context, mask, cache), mask, is_causal, scale, p
+            )
             return self.w_o(merge_heads(heads)), weights
-        heads = fused_attention(*self._qkv(x, context, mask), mask, is_causal, scale, p)
+        heads = fused_attention(*self._qkv(x, context, mask, cache), mask, is_causal, scale, p)
         return self.w_o(merge_heads(heads))
 
     if TYPE_CHECKING:
@@ -312,7 +357,8 @@ class MultiHeadAttention(nn.Module):
             batch_first: whether the copy takes (B, n, d_model) or (n, B, d_model).
 
         Raises:
-            ValueError: heads of a width other than d_model / h, which that module cannot have.
+            ValueError: heads of a width other than d_model / h, or rotary positions, which that
+                module cannot have.
 
         >>> MultiHeadAttention(d_model=6, h=2).to_torch().head_dim
         3
@@ -325,12 +371,15 @@ class MultiHeadAttention(nn.Module):
         bias = self.w_qkv.bias
         return Projection(self.w_qkv.weight[rows], None if bias is None else bias[rows])
 
-    def _qkv(self, x: Tensor, context: Tensor | None, mask: Tensor | None) -> Heads:
+    def _qkv(
+        self, x: Tensor, context: Tensor | None, mask: Tensor | None, cache: KVCache | None
+    ) -> Heads:
         """Return q, k and v, each (B, h, n, d): one product, or two where there is a context."""
         h, d_k, d_v, w_qkv = self.h, self.d_k, self.d_v, self.w_qkv
         weight, bias = w_qkv.weight, w_qkv.bias
+        past = arguments.check_cache(cache, context)
         context = x if context is None else context
-        arguments.check_inputs(x, context, mask, weight, h)
+        arguments.check_inputs(x, context, mask, weight, h, past)
         if context is x:
             q, k, v = _cut(F.linear(x, weight, bias), h, (d_k, d_k, d_v))
         else:
@@ -339,7 +388,10 @@ class MultiHeadAttention(nn.Module):
             b_q, b_kv = (None, None) if bias is None else bias.split(sizes)
             q = split_heads(F.linear(x, w_q, b_q), h)
             k, v = _cut(F.linear(context, w_kv, b_kv), h, (d_k, d_v))
-        return q, k, v
+        if self.rotary_base is not None:
+            start = past + k.shape[-2] - q.shape[-2]  # the last query stands at the last key
+            q, k = rotate(q, self.rotary_base, start), rotate(k, self.rotary_base, past)
+        return (q, k, v) if cache is None else (q, *cache.append(k, v))
 
 
 def _cut(x: Tensor, h: int, widths: tuple[int, ...]) -> tuple[Tensor, ...]:

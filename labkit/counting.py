@@ -17,12 +17,13 @@ import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from labkit.arguments import positions, size, widths
+from labkit.arguments import number_bytes, positions, size, widths
 
 __all__ = [
     "FLOPS_PER_MAC",
     "attention_flops",
     "attention_parameters",
+    "cache_bytes",
     "count_flops",
     "count_parameters",
     "product_macs",
@@ -296,9 +297,48 @@ def weight_bytes(
     >>> weight_bytes(8, 128, B=32), weight_bytes(8, 128, B=32, dtype=torch.float16)
     (16777216, 8388608)
     """
-    if not isinstance(dtype, torch.dtype):
-        raise TypeError(f"dtype must be a torch.dtype; got {dtype!r}, a {type(dtype).__name__}.")
-    return score_entries(h, n_q, n_k, B=B) * dtype.itemsize
+    return score_entries(h, n_q, n_k, B=B) * number_bytes(dtype)
+
+
+def cache_bytes(
+    h_kv: int,
+    d_k: int,
+    n: int,
+    *,
+    layers: int = 1,
+    d_v: int | None = None,
+    B: int = 1,
+    dtype: torch.dtype = torch.float32,
+) -> int:
+    """Give the bytes that keys and values take which are kept for n positions.
+
+    B layers h_kv n (d_k + d_v) times the size of a number.
+
+    Args:
+        h_kv: heads of keys and values in a layer; h, unless heads share them.
+        d_k: width of a head's keys.
+        n: positions held.
+        layers: layers, each with a cache of its own.
+        d_v: width of a head's values; d_k unless given.
+        B: sequences.
+        dtype: type of a number.
+
+    Returns:
+        A number of bytes.
+
+    Raises:
+        TypeError: a size that is not a whole number, or not a type of PyTorch's.
+        ValueError: a size under 1.
+
+    Source: Shazeer (2019), section 2.4.1, the tensors K and V of incremental decoding.
+
+    >>> cache_bytes(12, 64, 1, layers=12, dtype=torch.float16)
+    36864
+    """
+    d_k = size("d_k", d_k)
+    d_v = d_k if d_v is None else size("d_v", d_v)
+    numbers = size("h_kv", h_kv) * size("n", n) * (d_k + d_v)
+    return size("B", B) * size("layers", layers) * numbers * number_bytes(dtype)
 
 
 def _refusal(name: str) -> Callable[..., int]:

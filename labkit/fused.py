@@ -29,6 +29,7 @@ def fused_attention(
     Leading dimensions are equal, and the mask broadcasts. A query with nothing to see gets zeros.
     """
     q, k, v = [x if x.stride(-1) == 1 else x.contiguous() for x in (q, k, v)]
+    is_causal = is_causal and q.shape[-2] > 1  # one query is the last position, and sees them all
     if is_causal and (mask is not None or q.shape[-2] != k.shape[-2]):
         return _causal_by_blocks(q, k, v, mask, scale, dropout_p)
     return _on_kernel(q, k, v, mask, is_causal, scale, dropout_p)

@@ -1,0 +1,112 @@
+"""Keys and values of the positions that a layer has seen, kept for those that come."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from labkit.arguments import check_index, check_new_positions, whole
+
+__all__ = ["KVCache"]
+
+
+class KVCache:
+    """The keys and values of one layer's past, (B, h, n, d_k) and (B, h, n, d_v).
+
+    It starts empty and takes its sizes from what is appended first. Memory for it grows by
+    doubling, so that appending n positions one by one copies O(n) numbers and not O(n^2).
+    ``layer(x, cache=cache)`` appends to it. Decode under ``torch.no_grad()``: appending writes in
+    place, after which a backward pass through an earlier step is refused by PyTorch.
+
+    Source: Shazeer (2019), section 2.4.1, for keys and values kept from step to step.
+
+    >>> import torch
+    >>> cache = KVCache()
+    >>> k, v = cache.append(torch.ones(1, 2, 3, 4), torch.ones(1, 2, 3, 4))
+    >>> cache.n
+    3
+    """
+
+    def __init__(self) -> None:
+        self.n = 0  # positions held
+        self._k: Tensor | None = None  # (B, h, room, d_k), of which n positions count
+        self._v: Tensor | None = None
+
+    def __repr__(self) -> str:
+        shape = "" if self._k is None else f", shape of keys {tuple(self.k.shape)}"
+        return f"KVCache(n={self.n}{shape})"
+
+    @property
+    def k(self) -> Tensor:
+        """The keys held, (B, h, n, d_k), a view."""
+        return self._held(self._k)
+
+    @property
+    def v(self) -> Tensor:
+        """The values held, (B, h, n, d_v), a view."""
+        return self._held(self._v)
+
+    def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        """Add positions behind those held.
+
+        Args:
+            k: (B, h, n, d_k), keys of n new positions, one or more.
+            v: (B, h, n, d_v), their values.
+
+        Returns:
+            All keys and all values, (B, h, cache.n, d_k) and (B, h, cache.n, d_v), views.
+
+        Raises:
+            TypeError: not tensors, or not of the type and device of those held.
+            ValueError: shapes that fit neither each other nor what is held. Nothing is added then.
+        """
+        check_new_positions(k, v, self._k, self._v)
+        start, end = self.n, self.n + k.shape[-2]
+        self._k, self._v = self._with_room(self._k, k, end), self._with_room(self._v, v, end)
+        self._k[..., start:end, :] = k
+        self._v[..., start:end, :] = v
+        self.n = end
+        return self.k, self.v
+
+    def crop(self, n: int) -> None:
+        """Keep the first n positions and forget the rest, such as rejected guesses.
+
+        Raises:
+            TypeError: not a whole number.
+            ValueError: under 0, or more than are held.
+        """
+        n = whole("n", n)
+        if not 0 <= n <= self.n:
+            raise ValueError(
+                f"n must lie between 0 and the {self.n} positions held; got {n}. "
+                "A cache can be cut, not stretched."
+            )
+        self.n = n
+
+    def reorder(self, index: Tensor) -> None:
+        """Give place b of the batch what place index[b] held, as beam search asks.
+
+        Args:
+            index: (B',), whole numbers from 0 to B - 1; B' may differ from B.
+
+        Raises:
+            TypeError: not a tensor of whole numbers.
+            ValueError: an empty cache, another shape, or a place that the batch does not have.
+        """
+        check_index(index, self._k)
+        index = index.to(self.k.device)
+        self._k, self._v = self.k.index_select(0, index), self.v.index_select(0, index)
+
+    def _held(self, stored: Tensor | None) -> Tensor:
+        if stored is None:
+            raise ValueError("an empty cache has no keys and values yet. Append some first.")
+        return stored[..., : self.n, :]
+
+    def _with_room(self, stored: Tensor | None, new: Tensor, end: int) -> Tensor:
+        """Return a tensor with room for ``end`` positions that holds what was stored."""
+        if stored is None:
+            return new.new_empty(*new.shape[:-2], end, new.shape[-1])
+        if stored.shape[-2] >= end:
+            return stored
+        wider = stored.new_empty(*stored.shape[:-2], max(end, 2 * self.n), stored.shape[-1])
+        wider[..., : self.n, :] = self._held(stored)
+        return wider

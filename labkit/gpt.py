@@ -1,0 +1,209 @@
+"""A small GPT: labkit's layer in a block, blocks in a stack, and a guess at the next word.
+
+The order of a block is that of GPT-2: normalise, attend, add; normalise, feed forward, add.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal, overload
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from labkit.arguments import one_of, size
+from labkit.attention import MultiHeadAttention
+from labkit.cache import KVCache
+from labkit.positions import sinusoids
+
+__all__ = ["GPT", "Block", "FeedForward"]
+
+Positions = Literal["rotary", "learned", "sinusoidal", "none"]
+POSITIONS = ("rotary", "learned", "sinusoidal", "none")
+
+
+class FeedForward(nn.Module):
+    """Treat each position by itself: widen, bend, narrow; (B, n, d_model) to the same.
+
+    contract(gelu(expand(x)))
+
+    Source: Vaswani et al. (2017), section 3.3; Radford et al. (2018) for the GELU.
+
+    >>> FeedForward(4, 16)(torch.ones(1, 3, 4)).shape
+    torch.Size([1, 3, 4])
+    """
+
+    def __init__(self, d_model: int, d_ff: int) -> None:
+        super().__init__()
+        self.expand = nn.Linear(d_model, d_ff)
+        self.contract = nn.Linear(d_ff, d_model)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.contract(F.gelu(self.expand(x), approximate="tanh"))
+
+
+class Block(nn.Module):
+    """Add to the residual stream what attention finds, then what the feed-forward makes of it.
+
+    y = x + attention(norm(x)); y + feed_forward(norm(y))
+
+    Source: Radford et al. (2019), section 2.3, for the order.
+
+    >>> Block(d_model=8, h=2)(torch.ones(1, 3, 8))[0].shape
+    torch.Size([1, 3, 8])
+    """
+
+    def __init__(
+        self, d_model: int, h: int, *, d_ff: int | None = None, rotary_base: float | None = None
+    ) -> None:
+        super().__init__()
+        self.attention_norm = nn.LayerNorm(d_model)
+        self.attention = MultiHeadAttention(d_model, h, rotary_base=rotary_base)
+        self.feed_forward_norm = nn.LayerNorm(d_model)
+        self.feed_forward = FeedForward(d_model, 4 * d_model if d_ff is None else d_ff)
+
+    def forward(
+        self,
+        x: Tensor,
+        mask: Tensor | None = None,
+        cache: KVCache | None = None,
+        *,
+        return_weights: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:
+        """Attend causally, within the mask, and over what the cache holds.
+
+        Returns:
+            The stream, (B, n, d_model), and the heads' weights, (B, h, n, n_k), or None.
+        """
+        normed, weights = self.attention_norm(x), None
+        if return_weights:
+            found, weights = self.attention(
+                normed, mask=mask, is_causal=True, cache=cache, return_weights=True
+            )
+        else:
+            found = self.attention(normed, mask=mask, is_causal=True, cache=cache)
+        x = x + found
+        return x + self.feed_forward(self.feed_forward_norm(x)), weights
+
+
+class GPT(nn.Module):
+    """Say for each position which word comes next.
+
+    Args:
+        vocabulary: number of words, or of other tokens.
+        d_model: width of the residual stream.
+        h: heads of a layer.
+        layers: blocks.
+        d_ff: width inside the feed-forward; 4 d_model unless given.
+        positions: how a word's place is told: "rotary" turns queries and keys, "learned" and
+            "sinusoidal" add a vector to the word's, "none" leaves it out.
+        most: the longest text that "learned" positions are made for.
+        rotary_base: the base of "rotary".
+        tied: let the last layer share the words' vectors, as GPT-2 does.
+
+    Raises:
+        TypeError, ValueError: a size that is not a whole number or does not fit, or positions that
+            are not one of the four.
+
+    Source: Radford et al. (2019), section 2.3; Su et al. (2021) for "rotary".
+
+    >>> GPT(57, d_model=8, h=2, layers=1)(torch.tensor([[3, 1, 4]])).shape
+    torch.Size([1, 3, 57])
+    """
+
+    def __init__(
+        self,
+        vocabulary: int,
+        d_model: int,
+        h: int,
+        layers: int,
+        *,
+        d_ff: int | None = None,
+        positions: Positions = "rotary",
+        most: int = 1024,
+        rotary_base: float = 1_000.0,
+        tied: bool = False,
+    ) -> None:
+        super().__init__()
+        self.positions = one_of("positions", positions, POSITIONS)
+        base = rotary_base if positions == "rotary" else None
+        self.words = nn.Embedding(size("vocabulary", vocabulary), size("d_model", d_model))
+        self.places = nn.Embedding(size("most", most), d_model) if positions == "learned" else None
+        blocks = (Block(d_model, h, d_ff=d_ff, rotary_base=base) for _ in range(layers))
+        self.blocks = nn.ModuleList(blocks)
+        self.norm = nn.LayerNorm(d_model)
+        self.next_word = nn.Linear(d_model, vocabulary, bias=False)
+        if tied:
+            self.next_word.weight = self.words.weight
+
+    @overload
+    def forward(self, ids: Tensor, mask: Tensor | None = None,
+        caches: Sequence[KVCache] | None = None, *, return_weights: Literal[False] = False,
+    ) -> Tensor: ...  # fmt: skip
+
+    @overload
+    def forward(self, ids: Tensor, mask: Tensor | None = None,
+        caches: Sequence[KVCache] | None = None, *, return_weights: Literal[True],
+    ) -> tuple[Tensor, Tensor]: ...  # fmt: skip
+
+    def forward(
+        self,
+        ids: Tensor,
+        mask: Tensor | None = None,
+        caches: Sequence[KVCache] | None = None,
+        *,
+        return_weights: bool = False,
+    ) -> Tensor | tuple[Tensor, Tensor]:
+        """Give the logits of the next word at each position.
+
+        Args:
+            ids: (B, n), numbers of words.
+            mask: boolean, broadcastable to (B, h, n, n_k), True where a query may attend, such as
+                to hide padding; attention is causal in any case.
+            caches: one for each block. Then ids continue what they hold.
+            return_weights: also return the weights of all heads.
+
+        Returns:
+            (B, n, vocabulary); with ``return_weights`` also (layers, B, h, n, n_k).
+
+        Raises:
+            ValueError: shapes that do not fit, too long a text for learned positions, or another
+                number of caches than of blocks.
+        """
+        each: Sequence[KVCache | None] = caches or [None] * len(self.blocks)
+        if len(each) != len(self.blocks):
+            raise ValueError(
+                f"each of the {len(self.blocks)} blocks needs a cache; got {len(each)}. "
+                "Make them with model.caches()."
+            )
+        past = caches[0].n if caches else 0
+        x = self.words(ids) + self._added(past, ids.shape[-1])
+        found = []
+        for block, cache in zip(self.blocks, each, strict=True):
+            x, weights = block(x, mask, cache, return_weights=return_weights)
+            found.append(weights)
+        logits = self.next_word(self.norm(x))
+        return (logits, torch.stack(found)) if return_weights else logits
+
+    if TYPE_CHECKING:
+        __call__ = forward
+
+    def caches(self) -> list[KVCache]:
+        """Make an empty cache for each block."""
+        return [KVCache() for _ in self.blocks]
+
+    def _added(self, past: int, n: int) -> Tensor:
+        """Return what is added to the words' vectors, (n, d_model) or a single 0."""
+        if self.places is not None:
+            most = self.places.num_embeddings
+            if past + n > most:
+                raise ValueError(
+                    f"positions are learned up to {most}; got a text of {past + n}. "
+                    "Cut it, or build the model with a larger most."
+                )
+            return self.places.weight[past : past + n]
+        weight = self.words.weight
+        if self.positions == "sinusoidal":
+            return sinusoids(past + n, weight.shape[1])[past:].to(weight)
+        return weight.new_zeros(())

@@ -136,6 +136,7 @@ class GPT(nn.Module):
         self.next_word = nn.Linear(d_model, vocabulary, bias=False)
         if tied:
             self.next_word.weight = self.words.weight
+        self.apply(_start)
 
     @overload
     def forward(self, ids: Tensor, mask: Tensor | None = None,
@@ -207,3 +208,11 @@ class GPT(nn.Module):
         if self.positions == "sinusoidal":
             return sinusoids(past + n, weight.shape[1])[past:].to(weight)
         return weight.new_zeros(())
+
+
+def _start(module: nn.Module) -> None:
+    """Draw weights so that what goes through a matrix keeps its size; words have variance 1."""
+    if isinstance(module, nn.Linear):
+        nn.init.normal_(module.weight, std=module.in_features**-0.5)
+        if module.bias is not None:
+            nn.init.zeros_(module.bias)

@@ -36,7 +36,7 @@ LOOKS = ("old", "new", "big", "red")
 ANIMALS = (("dog", "cat", "bird", "cow"), ("dogs", "cats", "birds", "cows"))  # one, several
 VERBS = (("runs", "sleeps", "jumps", "eats"), ("run", "sleep", "jump", "eat"))
 NUMBERS = {animal: VERBS[number] for number in (0, 1) for animal in ANIMALS[number]}
-FIXED = (".", "the", "suits", "has", "is", "and", "near")
+FIXED = (".", "the", "a", "suits", "has", "is", "and", "near")
 VOCABULARY = (
     *FIXED, *PRONOUNS, "he", "she", *SURNAMES, *THINGS, *DEEDS, *MOODS, *LOOKS,
     *ANIMALS[0], *ANIMALS[1], *VERBS[0], *VERBS[1],
@@ -73,16 +73,17 @@ class _Person(NamedTuple):
     names: list[int]  # where the name stood with the thing
 
 
-def story(choose: Choose) -> Iterator[Word]:
+def story(choose: Choose, *, marked: bool = False) -> Iterator[Word]:
     """Tell a story without end, word by word.
 
     Args:
         choose: returns one of the words of a dictionary of weights.
+        marked: begin with "a" and not with "the" where a thing is new.
 
     >>> [word.text for word in islice(story(min), 6)]
     ['the', 'box', 'suits', 'ann', 'ford', '.']
     """
-    teller = _Teller(choose)
+    teller = _Teller(choose, marked)
     while True:
         yield from teller.sentence()
 
@@ -90,19 +91,21 @@ def story(choose: Choose) -> Iterator[Word]:
 class _Teller:
     """The state of a story: who was named, and how many words were said."""
 
-    def __init__(self, choose: Choose) -> None:
+    def __init__(self, choose: Choose, marked: bool) -> None:
         self.choose = choose
+        self.marked = marked
         self.place = -1  # of the word said last
         self.people: dict[str, _Person] = {}
 
     def sentence(self) -> Iterator[Word]:
-        first = self.say("free" if self.people else "grammar", _beginnings(*self.people))
+        beginnings = _beginnings(*self.people, marked=self.marked)
+        first = self.say("free" if self.people else "grammar", beginnings)
         yield first
         if first.text in self.people:
             yield from self.deed(first.text)
         else:
             owners = {person.thing: name for name, person in self.people.items()}
-            noun = self.say("free", _nouns(*owners))
+            noun = self.say("free", _nouns(*owners, after=first.text, marked=self.marked))
             yield noun
             if noun.text in NUMBERS:
                 yield from self.animals(noun.text)
@@ -167,22 +170,27 @@ def _equal(*words: str) -> dict[str, int]:
 
 
 @cache
-def _beginnings(*people: str) -> dict[str, int]:
+def _beginnings(*people: str, marked: bool) -> dict[str, int]:
     """Weigh the words that can begin a sentence, for those named so far."""
-    kinds = _kinds(len(people))
-    share = kinds.pop("deed", 0)
-    return {"the": sum(kinds.values()), **dict.fromkeys(people, share // max(len(people), 1))}
+    weights: dict[str, int] = {}
+    for kind, weight in _kinds(len(people)).items():
+        if kind == "deed":
+            weights |= dict.fromkeys(people, weight // len(people))
+        else:
+            first = "a" if marked and kind == "introduction" else "the"
+            weights[first] = weights.get(first, 0) + weight
+    return weights
 
 
 @cache
-def _nouns(*owned: str) -> dict[str, int]:
-    """Weigh the nouns that can follow the first word, for the things owned so far."""
+def _nouns(*owned: str, after: str, marked: bool) -> dict[str, int]:
+    """Weigh the nouns that can follow a first word, for the things owned so far."""
     new = [thing for thing in THINGS if thing not in owned]
     words = {"introduction": new, "look": owned, "animals": list(NUMBERS)}
     return {
-        word: share * SHARES // len(words[kind])
-        for kind, share in _kinds(len(owned)).items()
-        if kind != "deed"
+        word: weight * SHARES // len(words[kind])
+        for kind, weight in _kinds(len(owned)).items()
+        if kind != "deed" and (not marked or (kind == "introduction") == (after == "a"))
         for word in words[kind]
     }
 
@@ -227,13 +235,14 @@ class Stories:
     ids: Tensor  # (B, n), their numbers
 
     @classmethod
-    def draw(cls, count: int, n: int, seed: int) -> Stories:
+    def draw(cls, count: int, n: int, seed: int, *, marked: bool = False) -> Stories:
         """Draw stories.
 
         Args:
             count: how many, B.
             n: words of each.
             seed: a whole number; the same one gives the same stories.
+            marked: begin with "a" and not with "the" where a thing is new.
 
         >>> Stories.draw(2, 8, seed=0).ids.shape
         torch.Size([2, 8])
@@ -244,7 +253,7 @@ class Stories:
         def choose(options: dict[str, int]) -> str:
             return rng.choices(tuple(options), tuple(options.values()))[0]
 
-        words = [list(islice(story(choose), n)) for _ in range(count)]
+        words = [list(islice(story(choose, marked=marked), n)) for _ in range(count)]
         ids = torch.tensor([[_INDEX[word.text] for word in one] for one in words])
         return cls(words, ids)
 

@@ -22,7 +22,7 @@ export PATH := $(BIN):$(PATH)
 export PYTHONDONTWRITEBYTECODE := 1
 
 .PHONY: help setup book serve pdf epub archive labs marks test check lint unit notebooks tamper pages \
-  colab matrix seal run requirements stamp lab wheel bench frames clean diff-setup
+  colab checkpoint matrix seal run requirements stamp lab wheel bench frames clean diff-setup
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' Makefile
@@ -104,6 +104,10 @@ pages: book ## Open every page, and the labs in JupyterLab, in a browser; ALL=1 
 	@echo "== Pages in a browser"
 	@$(BIN)/python -m press.browser
 	@$(if $(ALL),ALL_PAGES=1) $(BIN)/python -m pytest -n 2 tests/browser
+
+checkpoint: setup ## Train the small GPT of chapter 10 and its variants again
+	@echo "== Training, about ten minutes on two cores"
+	@$(BIN)/python -m press.checkpoint
 
 colab: book ## Run labs as Colab would, without anything of ours; ALL=1 for every lab
 	@echo "== Labs in an environment like Colab's"

@@ -19,7 +19,6 @@ from labkit.positions import sinusoids
 
 __all__ = ["GPT", "Block", "FeedForward"]
 
-Positions = Literal["rotary", "learned", "sinusoidal", "none"]
 POSITIONS = ("rotary", "learned", "sinusoidal", "none")
 
 
@@ -58,10 +57,11 @@ class Block(nn.Module):
         self, d_model: int, h: int, *, d_ff: int | None = None, rotary_base: float | None = None
     ) -> None:
         super().__init__()
-        self.attention_norm = nn.LayerNorm(d_model)
+        self.attention_norm: nn.Module = nn.LayerNorm(d_model)
         self.attention = MultiHeadAttention(d_model, h, rotary_base=rotary_base)
-        self.feed_forward_norm = nn.LayerNorm(d_model)
+        self.feed_forward_norm: nn.Module = nn.LayerNorm(d_model)
         self.feed_forward = FeedForward(d_model, 4 * d_model if d_ff is None else d_ff)
+        self.residual = True  # chapter 10 takes it away, to show what it is for
 
     def forward(
         self,
@@ -83,8 +83,9 @@ class Block(nn.Module):
             )
         else:
             found = self.attention(normed, mask=mask, is_causal=True, cache=cache)
-        x = x + found
-        return x + self.feed_forward(self.feed_forward_norm(x)), weights
+        x = x + found if self.residual else found
+        made = self.feed_forward(self.feed_forward_norm(x))
+        return (x + made if self.residual else made), weights
 
 
 class GPT(nn.Module):
@@ -120,7 +121,7 @@ class GPT(nn.Module):
         layers: int,
         *,
         d_ff: int | None = None,
-        positions: Positions = "rotary",
+        positions: str = "rotary",
         most: int = 1024,
         rotary_base: float = 1_000.0,
         tied: bool = False,
@@ -132,7 +133,7 @@ class GPT(nn.Module):
         self.places = nn.Embedding(size("most", most), d_model) if positions == "learned" else None
         blocks = (Block(d_model, h, d_ff=d_ff, rotary_base=base) for _ in range(layers))
         self.blocks = nn.ModuleList(blocks)
-        self.norm = nn.LayerNorm(d_model)
+        self.norm: nn.Module = nn.LayerNorm(d_model)
         self.next_word = nn.Linear(d_model, vocabulary, bias=False)
         if tied:
             self.next_word.weight = self.words.weight
@@ -189,6 +190,10 @@ class GPT(nn.Module):
 
     if TYPE_CHECKING:
         __call__ = forward
+
+    def stack(self) -> list[Block]:
+        """List the blocks, from the words up."""
+        return [block for block in self.blocks if isinstance(block, Block)]
 
     def caches(self) -> list[KVCache]:
         """Make an empty cache for each block."""

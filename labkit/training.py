@@ -1,24 +1,33 @@
-"""Train a small GPT on the stories, and see what it has learned after how many steps."""
+"""Train a small GPT on the stories, and see what it has learned after how many steps.
+
+What takes longer than a page can is kept in training.json, which `make checkpoint` writes.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from labkit.arguments import size
+from labkit.arguments import one_of, size, whole
 from labkit.gpt import GPT
-from labkit.stories import Stories
+from labkit.stories import VOCABULARY, Stories
 
-__all__ = ["Report", "loss_on", "report", "train", "unseen"]
+__all__ = ["HISTORIES", "PARTS", "Report", "histories", "loss_on", "report", "small_gpt", "train",
+    "unseen", "without"]  # fmt: skip
+
+HISTORIES = Path(__file__).with_name("training.json")
+PARTS = ("feed-forward", "LayerNorm", "residual", "attention")
 
 WORDS = 48  # of a story
 STORIES = 32  # of a step
 UNSEEN = 2**40  # the seed of the stories that no training draws
-MATRIX_RATE, OTHER_RATE, DECAY = 0.02, 4e-3, 0.2
+MATRIX_RATE, OTHER_RATE, DECAY = 0.02, 4e-3, 0.1
 WARM_UP = 50  # steps in which the rate rises; over the last 40 % it falls
 
 
@@ -28,6 +37,50 @@ class Report(NamedTuple):
     step: int
     loss: float  # cross-entropy, in nats a word
     right: dict[str, float]  # for each relation the mean probability on what is right
+
+
+def small_gpt(seed: int, positions: str = "rotary") -> GPT:
+    """Make the chapters' GPT, untrained: 2 layers of 4 heads, width 64.
+
+    >>> sum(weight.numel() for weight in small_gpt(0).parameters())
+    107264
+    """
+    torch.manual_seed(whole("seed", seed))
+    return GPT(len(VOCABULARY), d_model=64, h=4, layers=2, positions=positions, most=WORDS)
+
+
+def without(model: GPT, part: str) -> GPT:
+    """Take a part out of every block of a model, in place, and return the model.
+
+    Args:
+        model: a GPT.
+        part: one of PARTS. Without the residual, a block passes on what its parts find alone.
+
+    Raises:
+        ValueError: not one of PARTS.
+
+    >>> without(small_gpt(0), "residual").blocks[0].residual
+    False
+    """
+    one_of("part", part, PARTS)
+    if part == "LayerNorm":
+        model.norm = nn.Identity()
+    for block in model.stack():
+        if part == "LayerNorm":
+            block.attention_norm = block.feed_forward_norm = nn.Identity()
+        elif part == "residual":
+            block.residual = False
+        else:
+            silent = block.feed_forward.contract if part == "feed-forward" else block.attention.w_o
+            silent.requires_grad_(False)
+            silent.weight.zero_()
+    return model
+
+
+def histories() -> dict[str, list[Report]]:
+    """Give the reports of the runs that `make checkpoint` did, by name: "rotary 0" is seed 0."""
+    runs = json.loads(HISTORIES.read_text(encoding="utf-8"))
+    return {name: [Report(*one) for one in reports] for name, reports in runs.items()}
 
 
 def unseen(count: int = 200, *, marked: bool = False) -> Stories:
@@ -103,9 +156,10 @@ def _optimizers(model: GPT) -> list[torch.optim.Optimizer]:
             f"training needs torch.optim.Muon, of PyTorch 2.9 or newer; this is {torch.__version__}"
             ". Install a newer one, or load the trained model with labkit.gpt.load_gpt()."
         )
-    matrices = [weight for weight in model.blocks.parameters() if weight.ndim == 2]
+    trained = [weight for weight in model.parameters() if weight.requires_grad]
+    matrices = [w for w in model.blocks.parameters() if w.ndim == 2 and w.requires_grad]
     known = {id(weight) for weight in matrices}
-    others = [weight for weight in model.parameters() if id(weight) not in known]
+    others = [weight for weight in trained if id(weight) not in known]
     return [
         torch.optim.Muon(matrices, MATRIX_RATE, DECAY),
         torch.optim.AdamW(others, OTHER_RATE, (0.9, 0.98), weight_decay=DECAY),

@@ -1,0 +1,73 @@
+"""Train the small GPT of chapter 10 and its variants: ``press.checkpoint``, or `make checkpoint`.
+
+It writes what a page has no time for: the trained weights, labkit/stories.safetensors, and what
+each run had learned after how many steps, labkit/training.json. On another machine the last digits
+differ, and so do the files; a test trains again to the same targets.
+"""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ProcessPoolExecutor, as_completed
+
+import torch
+from tqdm import tqdm
+
+from labkit.gpt import CHECKPOINT, GPT, save_gpt
+from labkit.training import HISTORIES, PARTS, Report, small_gpt, train, without
+
+STEPS, EVERY = 1_000, 25
+KEPT = "rotary 0"  # the run whose weights are written
+RUNS = [  # what is told apart, and the seed
+    *(f"rotary {seed}" for seed in range(5)),
+    *(f"marked {seed}" for seed in range(5)),
+    *(f"{positions} 0" for positions in ("learned", "sinusoidal", "none")),
+    *(f"without {part} 0" for part in PARTS),
+]
+
+
+def model_of(kind: str, seed: int) -> GPT:
+    """Make a run's model, untrained."""
+    if kind in ("learned", "sinusoidal", "none"):
+        return small_gpt(seed, kind)
+    model = small_gpt(seed)
+    return without(model, kind.removeprefix("without ")) if kind.startswith("without ") else model
+
+
+def run(name: str) -> tuple[GPT, list[Report]]:
+    """Train the model of a run."""
+    torch.set_num_threads(1)
+    kind, _, seed = name.rpartition(" ")
+    model = model_of(kind, int(seed))
+    return model, list(train(model, STEPS, int(seed), every=EVERY, marked=kind == "marked"))
+
+
+def written(histories: dict[str, list[Report]]) -> str:
+    """Write the reports as JSON, a run a line, to four places."""
+    lines = []
+    for name, reports in histories.items():
+        short = [
+            (one.step, round(one.loss, 4), {k: round(p, 4) for k, p in one.right.items()})
+            for one in reports
+        ]
+        lines.append(f"{json.dumps(name)}: {json.dumps(short)}")
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def main() -> None:
+    found: dict[str, list[Report]] = {}
+    with ProcessPoolExecutor() as pool:
+        waiting = {pool.submit(run, name): name for name in RUNS}
+        for done in tqdm(as_completed(waiting), "training", len(RUNS), unit="run"):
+            name = waiting[done]
+            model, found[name] = done.result()
+            last = found[name][-1]
+            right = ", ".join(f"{relation} {p:.3f}" for relation, p in last.right.items())
+            tqdm.write(f"{name}: loss {last.loss:.3f}; {right}")
+            if name == KEPT:
+                save_gpt(model, CHECKPOINT)
+    HISTORIES.write_text(written({name: found[name] for name in RUNS}), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

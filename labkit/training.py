@@ -27,7 +27,7 @@ PARTS = ("feed-forward", "LayerNorm", "residual", "attention")
 WORDS = 48  # of a story
 STORIES = 32  # of a step
 UNSEEN = 2**40  # the seed of the stories that no training draws
-MATRIX_RATE, OTHER_RATE, DECAY = 0.02, 4e-3, 0.1
+MATRIX_RATE, OTHER_RATE = 0.02, 4e-3
 WARM_UP = 50  # steps in which the rate rises; over the last 40 % it falls
 
 
@@ -111,7 +111,13 @@ def report(model: GPT, stories: Stories, step: int = 0) -> Report:
 
 
 def train(
-    model: GPT, steps: int, seed: int, *, every: int = 25, marked: bool = False
+    model: GPT,
+    steps: int,
+    seed: int,
+    *,
+    every: int = 25,
+    marked: bool = False,
+    decay: float = 0.2,
 ) -> Iterator[Report]:
     """Train a model in place, and report now and then.
 
@@ -124,6 +130,7 @@ def train(
         seed: of the stories; the model has its own start already.
         every: steps between reports on 200 unseen stories.
         marked: train on stories that begin with "a" where a thing is new.
+        decay: weight decay: each step takes this share of the rate off every weight.
 
     Yields:
         A report every so many steps, and one after the last.
@@ -134,7 +141,7 @@ def train(
     Source: Jordan et al. (2024) for Muon; Loshchilov and Hutter (2019) for AdamW.
     """
     steps, judged = size("steps", steps), unseen(marked=marked)
-    optimizers = _optimizers(model)
+    optimizers = _optimizers(model, decay)
     full = [optimizer.param_groups[0]["lr"] for optimizer in optimizers]
     for step in range(1, steps + 1):
         share = min(1.0, step / WARM_UP, (steps - step + 1) / (0.4 * steps))
@@ -150,7 +157,7 @@ def train(
             yield report(model, judged, step)
 
 
-def _optimizers(model: GPT) -> list[torch.optim.Optimizer]:
+def _optimizers(model: GPT, decay: float) -> list[torch.optim.Optimizer]:
     if not hasattr(torch.optim, "Muon"):
         raise ImportError(
             f"training needs torch.optim.Muon, of PyTorch 2.9 or newer; this is {torch.__version__}"
@@ -161,6 +168,6 @@ def _optimizers(model: GPT) -> list[torch.optim.Optimizer]:
     known = {id(weight) for weight in matrices}
     others = [weight for weight in trained if id(weight) not in known]
     return [
-        torch.optim.Muon(matrices, MATRIX_RATE, DECAY),
-        torch.optim.AdamW(others, OTHER_RATE, (0.9, 0.98), weight_decay=DECAY),
+        torch.optim.Muon(matrices, MATRIX_RATE, decay),
+        torch.optim.AdamW(others, OTHER_RATE, (0.9, 0.98), weight_decay=decay),
     ]

@@ -28,7 +28,8 @@ WORDS = 48  # of a story
 STORIES = 32  # of a step
 UNSEEN = 2**40  # the seed of the stories that no training draws
 MATRIX_RATE, OTHER_RATE = 0.02, 4e-3
-WARM_UP = 50  # steps in which the rate rises; over the last 40 % it falls
+WARM_UP = 50  # steps in which the rate rises
+COOL_DOWN = 0.4  # the share of the steps in which it falls, and nothing decays: guesses get sharper
 
 
 class Report(NamedTuple):
@@ -130,7 +131,8 @@ def train(
         seed: of the stories; the model has its own start already.
         every: steps between reports on 200 unseen stories.
         marked: train on stories that begin with "a" where a thing is new.
-        decay: weight decay: each step takes this share of the rate off every weight.
+        decay: weight decay: until the rate falls, each step takes this share of it off every
+            weight.
 
     Yields:
         A report every so many steps, and one after the last.
@@ -144,9 +146,10 @@ def train(
     optimizers = _optimizers(model, decay)
     full = [optimizer.param_groups[0]["lr"] for optimizer in optimizers]
     for step in range(1, steps + 1):
-        share = min(1.0, step / WARM_UP, (steps - step + 1) / (0.4 * steps))
+        left = (steps - step + 1) / (COOL_DOWN * steps)
         for optimizer, rate in zip(optimizers, full, strict=True):
-            optimizer.param_groups[0]["lr"] = share * rate
+            optimizer.param_groups[0]["lr"] = rate * min(1.0, step / WARM_UP, left)
+            optimizer.param_groups[0]["weight_decay"] = decay if left > 1 else 0.0
             optimizer.zero_grad()
         stories = Stories.draw(STORIES, WORDS, seed * UNSEEN + step, marked=marked)
         loss_on(model, stories.ids).backward()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from typing import Any
 
 import torch
 from tqdm import tqdm
@@ -41,7 +42,11 @@ def run(name: str) -> tuple[GPT, list[Report]]:
     torch.set_num_threads(1)
     kind, _, seed = name.rpartition(" ")
     model = model_of(kind, int(seed))
-    more = {"marked": {"marked": True}, "little decay": {"decay": LITTLE_DECAY}}.get(kind, {})
+    differing: dict[str, dict[str, Any]] = {
+        "marked": {"marked": True},
+        "little decay": {"decay": LITTLE_DECAY},
+    }
+    more = differing.get(kind, {})
     return model, list(train(model, STEPS, int(seed), every=EVERY, **more))
 
 

@@ -23,7 +23,7 @@ def fixed_words() -> Drawing:
     d = Drawing(316)
     at: dict[tuple[int, int], tuple[float, float]] = {}
     for row, words in enumerate(STORY):
-        x, y = 12.0, 28 + 84 * row
+        x, y = 12.0, 28.0 + 84 * row
         for i, word in enumerate(words):
             wide = 11 + 8.4 * len(word)
             at[row, i] = (x + wide / 2, y)
@@ -42,8 +42,8 @@ def fixed_words() -> Drawing:
     arrow((1, 4), (1, 0), 30, 2)
     arrow((2, 5), (2, 1), 30, 0)
     x, y = at[0, 3]
-    way = above((3, 2), 16), above((3, 2), 46), (404, at[3, 2][1] - 46), (404, y + 26)
-    d.arrow(*way, (x, y + 26), (x, y + 15), colour=HEADS[3], width=2)
+    around = above((3, 2), 16), above((3, 2), 46), (404, at[3, 2][1] - 46), (404, y + 26)
+    d.arrow(*around, (x, y + 26), (x, y + 15), colour=HEADS[3], width=2)
     d.text(92, 62, "surname", colour=HEADS[1], size=SMALL, anchor="end")
     d.text(250, 92, "gender", colour=HEADS[2], size=SMALL, anchor="start")
     d.text(286, 176, "number", colour=HEADS[0], size=SMALL, anchor="start")
@@ -79,12 +79,12 @@ def block_and_stream() -> Drawing:
 def turned_pair() -> Drawing:
     """A query and a key as arrows, both moved on by three places: the angle between them stays."""
     d = Drawing(196)
-    step, key, query = 24, 6, 30  # degrees: a place, and the arrows at position 0
+    step, key, query = 24.0, 6.0, 30.0  # degrees: a place, and the arrows at position 0
 
     def end(x: float, degrees: float, length: float) -> tuple[float, float]:
         return x + length * cos(radians(degrees)), 140 - length * sin(radians(degrees))
 
-    for x, places in ((100, (1, 0)), (312, (4, 3))):
+    for x, places in ((100.0, (1, 0)), (312.0, (4, 3))):
         low, high = key + step * places[1], query + step * places[0]
         for degrees, colour, name in ((high, "blue", "query"), (low, "green", "key")):
             d.arrow((x, 140), end(x, degrees, 78), colour=colour, width=3)

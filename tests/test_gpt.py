@@ -157,6 +157,10 @@ def test_weights_are_those_of_all_layers():
     assert weights.shape == (3, 2, 2, 5, 5)
     assert not weights.triu(1).any()
     assert_same(weights.sum(-1), torch.ones(3, 2, 2, 5).double())
+    x = torch.ones(2, 5, 8).double()
+    stream, none = model.blocks[0](x)
+    assert none is None
+    assert_same(stream, model.blocks[0](x, return_weights=True)[0])
 
 
 # Positions
@@ -193,6 +197,8 @@ def test_each_kind_has_the_parameters_it_needs():
         }
     assert count["learned"] - 5 * 8 == count["none"] == count["rotary"] == count["sinusoidal"]
     assert GPT(11, 8, 2, 1, rotary_base=7.0).blocks[0].attention.rotary_base == 7.0
+    assert GPT(11, 8, 2, 1).blocks[0].attention.rotary_base == 1_000.0
+    assert GPT(11, 8, 2, 1, positions="learned").places.num_embeddings == 1_024
 
 
 def test_a_tied_model_has_one_matrix_of_words():

@@ -155,6 +155,7 @@ def test_weights_are_those_of_all_layers():
     logits, weights = model(draw_ids(2, 5), return_weights=True)
     assert logits.shape == (2, 5, 11)
     assert weights.shape == (3, 2, 2, 5, 5)
+    assert_same(model(draw_ids(2, 5)[1]), logits[1])  # a single text, without its batch
     assert not weights.triu(1).any()
     assert_same(weights.sum(-1), torch.ones(3, 2, 2, 5).double())
     x = torch.ones(2, 5, 8).double()

@@ -299,6 +299,9 @@ def test_a_seed_gives_the_same_stories():
     assert [decode(ids) for ids in one.ids] == [" ".join(text_of(words)) for words in one.words]
     assert len({decode(ids) for ids in one.ids}) == 3
     assert torch.equal(Stories.draw(2, 20, 5).ids[0], one.ids[0, :20])
+    # On any machine, as the book tells them.
+    told = "the map suits eva hill . the key suits ben ford . the cup suits mia ford . the key"
+    assert decode(Stories.draw(1, 20, 0).ids[0]) == told
 
 
 def test_drawing_leaves_the_callers_random_numbers_alone():

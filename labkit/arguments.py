@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
+from collections.abc import Sequence
 from numbers import Real
 from typing import TYPE_CHECKING
 
@@ -135,7 +136,7 @@ def check_index(index: Tensor, held: Tensor | None) -> None:
         )
 
 
-def check_cache(cache: KVCache | None, context: Tensor | None) -> int:
+def check_cache(cache: KVCache | None, x: Tensor, context: Tensor | None) -> int:
     """Return how many positions the cache holds: none where there is no cache."""
     if cache is None:
         return 0
@@ -151,7 +152,38 @@ def check_cache(cache: KVCache | None, context: Tensor | None) -> int:
             "a cache holds the keys and values of x, so there can be no context beside it; got "
             "both. Leave one out."
         )
+    check_tensor("x", x, 3, "(B, n, d_model)")
+    if x.ndim > 3:
+        raise ValueError(
+            "with a cache, x must have shape (B, n, d_model); got shape "
+            f"{tuple(x.shape)}. Merge the leading dimensions."
+        )
     return cache.n
+
+
+def check_caches(caches: Sequence[KVCache] | None, blocks: int) -> int:
+    """Return how many positions each of the caches holds: none where there are no caches."""
+    if caches is None:
+        return 0
+    from labkit.cache import KVCache  # which imports this module
+
+    remedy = "Make them with caches = model.caches()."
+    kinds = [type(cache).__name__ for cache in caches if not isinstance(cache, KVCache)]
+    if kinds:
+        raise TypeError(f"caches must be of labkit.KVCache; got {', '.join(kinds)}. {remedy}")
+    different = len({id(cache) for cache in caches})
+    if not len(caches) == different == blocks:
+        raise ValueError(
+            f"each of the {blocks} blocks needs a cache of its own; got {len(caches)}, of which "
+            f"{different} different. {remedy}"
+        )
+    held = {cache.n for cache in caches}
+    if len(held) > 1:
+        raise ValueError(
+            f"the caches must hold the same positions; got {sorted(held)} of them. "
+            "Crop each to the same length."
+        )
+    return held.pop()
 
 
 def rotary_base(base: float | None, d_k: int) -> float | None:

@@ -377,7 +377,7 @@ class MultiHeadAttention(nn.Module):
         """Return q, k and v, each (B, h, n, d): one product, or two where there is a context."""
         h, d_k, d_v, w_qkv = self.h, self.d_k, self.d_v, self.w_qkv
         weight, bias = w_qkv.weight, w_qkv.bias
-        past = arguments.check_cache(cache, context)
+        past = arguments.check_cache(cache, x, context)
         context = x if context is None else context
         arguments.check_inputs(x, context, mask, weight, h, past)
         if context is x:

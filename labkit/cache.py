@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from labkit.arguments import check_index, check_new_positions, whole
@@ -15,7 +16,9 @@ class KVCache:
     It starts empty and takes its sizes from what is appended first. Memory for it grows by
     doubling, so that appending n positions one by one copies O(n) numbers and not O(n^2).
     ``layer(x, cache=cache)`` appends to it. Decode under ``torch.no_grad()``: appending writes in
-    place, after which a backward pass through an earlier step is refused by PyTorch.
+    place, after which PyTorch refuses a backward pass through an earlier step that needs what lay
+    there. What was held when something was appended under it gets no gradient, as with
+    ``torch.cat``.
 
     Source: Shazeer (2019), section 2.4.1, for keys and values kept from step to step.
 
@@ -60,7 +63,7 @@ class KVCache:
             ValueError: shapes that fit neither each other nor what is held. Nothing is added then.
         """
         check_new_positions(k, v, self._k, self._v)
-        start, end = self.n, self.n + k.shape[-2]
+        start, end = self.n, self.n + k.shape[2]
         self._k, self._v = self._with_room(self._k, k, end), self._with_room(self._v, v, end)
         self._k[..., start:end, :] = k
         self._v[..., start:end, :] = v
@@ -104,9 +107,11 @@ class KVCache:
     def _with_room(self, stored: Tensor | None, new: Tensor, end: int) -> Tensor:
         """Return a tensor with room for ``end`` positions that holds what was stored."""
         if stored is None:
-            return new.new_empty(*new.shape[:-2], end, new.shape[-1])
-        if stored.shape[-2] >= end:
-            return stored
-        wider = stored.new_empty(*stored.shape[:-2], max(end, 2 * self.n), stored.shape[-1])
+            return new.new_empty(*new.shape[:2], end, new.shape[-1])
+        if stored.shape[2] >= end:
+            # What is written without a graph must not pass gradients to what stood there before.
+            without_graph = stored.requires_grad and not torch.is_grad_enabled()
+            return stored.detach() if without_graph else stored
+        wider = stored.new_empty(*stored.shape[:2], max(end, 2 * self.n), stored.shape[-1])
         wider[..., : self.n, :] = self._held(stored)
         return wider

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from labkit.arguments import one_of, size
+from labkit.arguments import check_caches, check_tensor, one_of, size
 from labkit.attention import MultiHeadAttention
 from labkit.cache import KVCache
 from labkit.positions import sinusoids
@@ -60,7 +60,9 @@ class Block(nn.Module):
         self.attention_norm: nn.Module = nn.LayerNorm(d_model)
         self.attention = MultiHeadAttention(d_model, h, rotary_base=rotary_base)
         self.feed_forward_norm: nn.Module = nn.LayerNorm(d_model)
-        self.feed_forward = FeedForward(d_model, 4 * d_model if d_ff is None else d_ff)
+        self.feed_forward = FeedForward(
+            d_model, 4 * d_model if d_ff is None else size("d_ff", d_ff)
+        )
         self.residual = True  # chapter 10 takes it away, to show what it is for
 
     def forward(
@@ -109,8 +111,8 @@ class GPT(nn.Module):
 
     Source: Radford et al. (2019), section 2.3; Su et al. (2021) for "rotary".
 
-    >>> GPT(57, d_model=8, h=2, layers=1)(torch.tensor([[3, 1, 4]])).shape
-    torch.Size([1, 3, 57])
+    >>> GPT(55, d_model=8, h=2, layers=1)(torch.tensor([[3, 1, 4]])).shape
+    torch.Size([1, 3, 55])
     """
 
     def __init__(
@@ -131,7 +133,9 @@ class GPT(nn.Module):
         base = rotary_base if positions == "rotary" else None
         self.words = nn.Embedding(size("vocabulary", vocabulary), size("d_model", d_model))
         self.places = nn.Embedding(size("most", most), d_model) if positions == "learned" else None
-        blocks = (Block(d_model, h, d_ff=d_ff, rotary_base=base) for _ in range(layers))
+        blocks = (
+            Block(d_model, h, d_ff=d_ff, rotary_base=base) for _ in range(size("layers", layers))
+        )
         self.blocks = nn.ModuleList(blocks)
         self.norm: nn.Module = nn.LayerNorm(d_model)
         self.next_word = nn.Linear(d_model, vocabulary, bias=False)
@@ -170,17 +174,14 @@ class GPT(nn.Module):
             (B, n, vocabulary); with ``return_weights`` also (layers, B, h, n, n_k).
 
         Raises:
-            ValueError: shapes that do not fit, too long a text for learned positions, or another
-                number of caches than of blocks.
+            TypeError: ids that are no tensor, or something other than a KVCache among the caches.
+            ValueError: shapes that do not fit, too long a text for learned positions, another
+                number of caches than of blocks, or caches that hold different numbers of positions.
         """
-        each: Sequence[KVCache | None] = caches or [None] * len(self.blocks)
-        if len(each) != len(self.blocks):
-            raise ValueError(
-                f"each of the {len(self.blocks)} blocks needs a cache; got {len(each)}. "
-                "Make them with model.caches()."
-            )
-        past = caches[0].n if caches else 0
+        check_tensor("ids", ids, 1, "(B, n)")
+        past = check_caches(caches, len(self.blocks))
         x = self.words(ids) + self._added(past, ids.shape[-1])
+        each: Sequence[KVCache | None] = caches or [None] * len(self.blocks)
         found = []
         for block, cache in zip(self.blocks, each, strict=True):
             x, weights = block(x, mask, cache, return_weights=return_weights)

@@ -12,6 +12,7 @@ from labkit import (
     merge_heads,
     scaled_dot_product_attention,
     split_heads,
+    window_mask,
 )
 
 X = torch.zeros(2, 5, 8)
@@ -95,6 +96,10 @@ ERRORS = {
     ),
     "mask of size 0": (lambda: causal_mask(0), ValueError, ["n_q", "at least 1", "0"]),
     "mask of size 2.5": (lambda: causal_mask(2, 2.5), TypeError, ["n_k", "whole", "2.5", "float"]),
+    "window of size 0": (lambda: window_mask(2, 2, 0), ValueError, ["w", "at least 1", "0"]),
+    "window of size 1.5": (lambda: window_mask(2, 2, 1.5), TypeError, ["w", "whole", "1.5"]),
+    "window for no query": (lambda: window_mask(0, 2, 2), ValueError, ["n_q", "at least 1", "0"]),
+    "window on no key": (lambda: window_mask(2, 0, 2), ValueError, ["n_k", "at least 1", "0"]),
     "split, not a tensor": (lambda: split_heads(3, 1), TypeError, ["x", "Tensor", "int"]),
     "split, one dimension": (lambda: split_heads(X[0, 0], 2), ValueError, ["n, h*d", "(8,)"]),
     "split, h": (lambda: split_heads(X, 3), ValueError, ["h=3", "(2, 5, 8)", "divides 8"]),

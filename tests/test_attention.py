@@ -22,6 +22,7 @@ from labkit import (
     merge_heads,
     scaled_dot_product_attention,
     split_heads,
+    window_mask,
 )
 from labkit.conversion import TORCH_NAMES
 
@@ -257,6 +258,29 @@ def test_causal_mask_ends_in_the_last_corner():
         assert causal_mask(n_q, n_k).tolist() == expected
     assert torch.equal(causal_mask(4), causal_mask(4, 4))
     assert causal_mask(3, device="meta").device.type == "meta"
+
+
+def test_window_mask_ends_in_the_last_corner_and_is_w_wide():
+    for n_q, n_k, w in itertools.product(range(1, 5), range(1, 5), range(1, 6)):
+        places = [i + n_k - n_q for i in range(n_q)]
+        expected = [[p - w < j <= p for j in range(n_k)] for p in places]
+        assert window_mask(n_q, n_k, w).tolist() == expected
+    assert torch.equal(window_mask(4, None, 2), window_mask(4, 4, 2))
+    assert torch.equal(window_mask(3, 5, 5), causal_mask(3, 5))
+    assert window_mask(3, None, 2, device="meta").device.type == "meta"
+
+
+@pytest.mark.parametrize(("layers", "w"), [(1, 3), (2, 3), (3, 2), (3, 1)])
+def test_through_a_window_layers_reach_w_less_one_each(layers, w):
+    torch.manual_seed(0)
+    modules = [MultiHeadAttention(8, 2, dtype=torch.float64) for _ in range(layers)]
+    (x,) = draw_normal(0, (1, 9, 8), dtype=torch.float64)
+    out = x.requires_grad_()
+    for module in modules:
+        out = module(out, mask=window_mask(9, None, w))
+    (gradient,) = torch.autograd.grad(out[:, -1].sum(), x)
+    reached = gradient[0].any(-1).nonzero()
+    assert 8 - reached.min() == layers * (w - 1)
 
 
 @given(st.lists(sizes, max_size=2), sizes, sizes, sizes, seeds)

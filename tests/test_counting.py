@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from labkit import MultiHeadAttention, counting
+from labkit import KVCache, MultiHeadAttention, counting
 
 repeatable = settings(derandomize=True, database=None, deadline=None, max_examples=40)
 sizes = st.integers(1, 7)
@@ -85,7 +85,31 @@ def test_bytes_are_those_of_the_weights(dtype, B, h, n_q, n_k):
     assert counting.weight_bytes(h, n_q, n_k, B=B, dtype=dtype) == weights.nbytes
 
 
+@repeatable
+@given(B=sizes, h=sizes, d_k=sizes, d_v=sizes, n=sizes, layers=st.integers(1, 3))
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.float64])
+def test_bytes_are_those_that_caches_hold(dtype, B, h, d_k, d_v, n, layers):
+    caches = [KVCache() for _ in range(layers)]
+    for cache in caches:
+        on_meta(4, h, d_k=d_k, d_v=d_v, dtype=dtype)(
+            torch.empty(B, n, 4, dtype=dtype, device="meta"), cache=cache
+        )
+    held = sum(cache.k.nbytes + cache.v.nbytes for cache in caches)
+    counted = counting.cache_bytes(h, d_k, n, layers=layers, d_v=d_v, B=B, dtype=dtype)
+    assert counted == held
+
+
+def test_bytes_of_a_token_are_those_of_known_models():
+    def of_a_token(h_kv: int, d_k: int, layers: int) -> int:
+        return counting.cache_bytes(h_kv, d_k, 1, layers=layers, dtype=torch.float16)
+
+    assert of_a_token(12, 64, 12) == 36_864  # GPT-2
+    assert of_a_token(96, 128, 96) == 4_718_592  # GPT-3
+    assert of_a_token(8, 128, 80) == 327_680  # Llama 2 70B, whose heads share keys and values
+
+
 def test_one_sequence_is_counted_unless_more_are_named():
+    assert counting.cache_bytes(2, 3, 5) == 4 * 2 * 5 * (3 + 3)
     assert counting.score_entries(2, 3, 4) == 2 * 3 * 4
     assert counting.weight_bytes(2, 3, 4) == 4 * 2 * 3 * 4
 
@@ -178,6 +202,12 @@ def test_bad_positions_are_refused():
             formula(3, 8, 2, n_k=2.5)
     with pytest.raises(ValueError, match="B must be at least 1; got -1"):
         counting.score_entries(8, 3, B=-1)
+    for name in ("h_kv", "d_k", "n", "layers", "d_v", "B"):
+        sizes = {"h_kv": 2, "d_k": 3, "n": 5}
+        with pytest.raises(ValueError, match=f"{name} must be at least 1; got 0"):
+            counting.cache_bytes(**(sizes | {name: 0}))
+        with pytest.raises(TypeError, match=f"{name} must be a whole number; got 1.5"):
+            counting.cache_bytes(**(sizes | {name: 1.5}))
 
 
 def test_bad_types_are_refused():
@@ -185,5 +215,7 @@ def test_bad_types_are_refused():
         counting.count_parameters(torch.ones(2))
     with pytest.raises(TypeError, match=r"must be a torch.dtype; got 'float32', a str"):
         counting.weight_bytes(8, 3, dtype="float32")
+    with pytest.raises(TypeError, match=r"must be a torch.dtype; got 2, a int"):
+        counting.cache_bytes(8, 3, 1, dtype=2)
     with pytest.raises(TypeError, match="function must be callable; got a Tensor"):
         counting.count_flops(torch.ones(2))

@@ -10,7 +10,7 @@ const PAUSE = 800; // between two words that are written, in milliseconds
 const STEPS = 255; // of a weight that is drawn small
 /** @type {Colour[]} */
 const COLOURS = ["blue", "orange", "green"]; // all heads, the heads left on, the rules
-const [LEAST, STEP] = [240, 13]; // of the large map: its side, and a cell's, in its own units
+const [LEAST, STEP, HALF] = [240, 12, 340]; // of the large map: its least side, its cells', and when it takes a row
 
 // ---------------------------------------------------------------- the model
 
@@ -285,7 +285,7 @@ function strip() {
 /** @type {(share: number, colour: Colour) => string} */
 function filled(share, colour) {
   const tint = `color-mix(in srgb, var(--live-${colour}) 40%, transparent)`;
-  return `linear-gradient(to right, ${tint} ${(100 * share).toFixed(1)}%, transparent 0)`;
+  return `linear-gradient(${tint} 0 0) 0 / ${(100 * share).toFixed(1)}% 100% no-repeat padding-box`;
 }
 
 /** @type {(text: string) => string[]} */
@@ -411,7 +411,7 @@ function render({ model, el }) {
     }
     gpt = read(buffers[0]);
     if (document.activeElement === loader) text.box.focus();
-    loader.hidden = true;
+    loader.remove();
     draw();
     waiting();
   }
@@ -528,6 +528,7 @@ function render({ model, el }) {
     view.set("head", head);
   });
   const place = spoken();
+  const beside = element("div", { class: "live-half" });
   const large = element("div", {
     class: "live-large live-scroll",
     role: "region",
@@ -538,6 +539,13 @@ function render({ model, el }) {
   let big;
   let line = [];
 
+  const pickWord = (trait) =>
+    pick(view, trait, {
+      label: { query: "From", key: "To" }[trait] ?? "",
+      texts: () => story().map((word, i) => `${i + 1} ${word}`),
+      follow: ["story"],
+      choose: (i) => view.set(trait, i),
+    });
   const at = (i) => story()[i];
   const weightText = (i, j) => `From “${at(i)}” (${i + 1}) to “${at(j)}” (${j + 1}): `;
   function point(i, j) {
@@ -587,9 +595,11 @@ function render({ model, el }) {
     line = values.weights;
     if (drawn !== view.get("story")) {
       drawn = view.get("story");
+      const [side, room] = [Math.max(LEAST, STEP * n), roomFor(words)];
+      beside.style.flexBasis = side + room > HALF ? "100%" : "";
       big = weightMap(words, {
-        side: Math.max(LEAST, STEP * n),
-        room: roomFor(words),
+        side,
+        room,
         select: (trait, i) => view.set(trait, i),
         point,
       });
@@ -616,7 +626,12 @@ function render({ model, el }) {
         `${lost.length ? `, marked ↓: ${list(lost)}` : ""}.`
       : "";
     told.say(`Next comes “${likely[0].word}” with ${show(likely[0].p[1], 2)}. ${law}${missed}`);
-    view.values(values);
+    // Named here, for a notebook keeps the order of what is stored by the alphabet.
+    view.values({
+      "next word": values["next word"],
+      "words of the story": chances,
+      weights: line,
+    });
   }
 
   view.add(
@@ -635,36 +650,18 @@ function render({ model, el }) {
       }),
       play,
       back,
-      slider(view, "temperature", { label: "Temperature" }),
+      slider(view, "temperature", { label: "Temperature (0: the likeliest)" }),
     ),
     told.node,
-    row(nextTable.node, element("div", { class: "live-half" }, "Each word's probability", said.node)),
+    row(nextTable.node, element("div", { class: "live-half" }, element("p", { class: "live-side-title" }, "Each word's probability"), said.node)),
     row(
       button("All heads on", () => view.set("heads_on", all.map((flags) => [...flags]))),
       counter(view, "layer", { label: "Layer" }),
       counter(view, "head", { label: "Head" }),
     ),
-    row(
-      element("div", { class: "live-half" }, small.node),
-      element(
-        "div",
-        { class: "live-half" },
-        row(
-          ...["query", "key"].map((trait) =>
-            pick(view, trait, {
-              label: { query: "From", key: "To" }[trait] ?? "",
-              texts: () => story().map((word, i) => `${i + 1} ${word}`),
-              follow: ["story"],
-              choose: (i) => view.set(trait, i),
-            }),
-          ),
-        ),
-        place.node,
-        large,
-        pointed,
-      ),
-    ),
+    row(element("div", { class: "live-half" }, small.node), beside),
   );
+  beside.append(row(...["query", "key"].map(pickWord)), place.node, large, pointed);
   view.follow(["story", "heads_on", "layer", "head", "query", "key"], draw);
   return view.close;
 }

@@ -27,8 +27,9 @@ PARTS = ("feed-forward", "LayerNorm", "residual", "attention")
 WORDS = 48  # of a story
 STORIES = 32  # of a step
 UNSEEN = 2**40  # the seed of the stories that no training draws
-MATRIX_RATE, OTHER_RATE, DECAY = 0.02, 4e-3, 0.1
-WARM_UP = 50  # steps in which the rate rises; over the last 40 % it falls
+MATRIX_RATE, OTHER_RATE = 0.02, 4e-3
+WARM_UP = 50  # steps in which the rate rises
+COOL_DOWN = 0.4  # the share of the steps in which it falls, and nothing decays: guesses get sharper
 
 
 class Report(NamedTuple):
@@ -111,7 +112,13 @@ def report(model: GPT, stories: Stories, step: int = 0) -> Report:
 
 
 def train(
-    model: GPT, steps: int, seed: int, *, every: int = 25, marked: bool = False
+    model: GPT,
+    steps: int,
+    seed: int,
+    *,
+    every: int = 25,
+    marked: bool = False,
+    decay: float = 0.2,
 ) -> Iterator[Report]:
     """Train a model in place, and report now and then.
 
@@ -124,6 +131,8 @@ def train(
         seed: of the stories; the model has its own start already.
         every: steps between reports on 200 unseen stories.
         marked: train on stories that begin with "a" where a thing is new.
+        decay: weight decay: until the rate falls, each step takes this share of it off every
+            weight.
 
     Yields:
         A report every so many steps, and one after the last.
@@ -134,12 +143,13 @@ def train(
     Source: Jordan et al. (2024) for Muon; Loshchilov and Hutter (2019) for AdamW.
     """
     steps, judged = size("steps", steps), unseen(marked=marked)
-    optimizers = _optimizers(model)
+    optimizers = _optimizers(model, decay)
     full = [optimizer.param_groups[0]["lr"] for optimizer in optimizers]
     for step in range(1, steps + 1):
-        share = min(1.0, step / WARM_UP, (steps - step + 1) / (0.4 * steps))
+        left = (steps - step + 1) / (COOL_DOWN * steps)
         for optimizer, rate in zip(optimizers, full, strict=True):
-            optimizer.param_groups[0]["lr"] = share * rate
+            optimizer.param_groups[0]["lr"] = rate * min(1.0, step / WARM_UP, left)
+            optimizer.param_groups[0]["weight_decay"] = decay if left > 1 else 0.0
             optimizer.zero_grad()
         stories = Stories.draw(STORIES, WORDS, seed * UNSEEN + step, marked=marked)
         loss_on(model, stories.ids).backward()
@@ -150,7 +160,7 @@ def train(
             yield report(model, judged, step)
 
 
-def _optimizers(model: GPT) -> list[torch.optim.Optimizer]:
+def _optimizers(model: GPT, decay: float) -> list[torch.optim.Optimizer]:
     if not hasattr(torch.optim, "Muon"):
         raise ImportError(
             f"training needs torch.optim.Muon, of PyTorch 2.9 or newer; this is {torch.__version__}"
@@ -161,6 +171,6 @@ def _optimizers(model: GPT) -> list[torch.optim.Optimizer]:
     known = {id(weight) for weight in matrices}
     others = [weight for weight in trained if id(weight) not in known]
     return [
-        torch.optim.Muon(matrices, MATRIX_RATE, DECAY),
-        torch.optim.AdamW(others, OTHER_RATE, (0.9, 0.98), weight_decay=DECAY),
+        torch.optim.Muon(matrices, MATRIX_RATE, decay),
+        torch.optim.AdamW(others, OTHER_RATE, (0.9, 0.98), weight_decay=decay),
     ]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from typing import Any
 
 import torch
 from tqdm import tqdm
@@ -18,11 +19,13 @@ from labkit.training import HISTORIES, PARTS, Report, small_gpt, train, without
 
 STEPS, EVERY = 1_000, 25
 KEPT = "rotary 0"  # the run whose weights are written
+LITTLE_DECAY = 0.01
 RUNS = [  # what is told apart, and the seed
     *(f"rotary {seed}" for seed in range(5)),
-    *(f"marked {seed}" for seed in range(5)),
-    *(f"{positions} 0" for positions in ("learned", "sinusoidal", "none")),
     *(f"without {part} 0" for part in PARTS),
+    *(f"{positions} 0" for positions in ("learned", "sinusoidal", "none")),
+    *(f"marked {seed}" for seed in range(3)),
+    *(f"little decay {seed}" for seed in range(3)),
 ]
 
 
@@ -39,7 +42,12 @@ def run(name: str) -> tuple[GPT, list[Report]]:
     torch.set_num_threads(1)
     kind, _, seed = name.rpartition(" ")
     model = model_of(kind, int(seed))
-    return model, list(train(model, STEPS, int(seed), every=EVERY, marked=kind == "marked"))
+    differing: dict[str, dict[str, Any]] = {
+        "marked": {"marked": True},
+        "little decay": {"decay": LITTLE_DECAY},
+    }
+    more = differing.get(kind, {})
+    return model, list(train(model, STEPS, int(seed), every=EVERY, **more))
 
 
 def written(histories: dict[str, list[Report]]) -> str:

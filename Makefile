@@ -15,7 +15,8 @@ ANSWERS := from urllib.request import urlopen; urlopen("$(TORCH_CPU)/torch/", ti
 HAS_TORCH := from importlib.metadata import version; \
   assert "torch==" + version("torch").split("+")[0] in open("requirements.txt").read().split()
 # Sphinx copies static files only when a page changed, so a newer one asks for a full build.
-SHARED := book/_static book/drawings press/drawings press/extension labkit/live _config.yml _toc.yml
+SHARED := book/_static book/drawings press/drawings press/extension labkit/live \
+  labkit/stories.safetensors _config.yml _toc.yml
 STALE = $(shell find $(SHARED) -newer _build/html/index.html 2>/dev/null | head -n 1)
 # The environment brings Node, which the formulas and the front-end files need at build time.
 export PATH := $(BIN):$(PATH)

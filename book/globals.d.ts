@@ -14,8 +14,10 @@ declare const Plotly: {
 
 interface Window {
   labkitLive: {
-    shared: object;
+    shared: any;
     figures: Record<string, { render(given: Given): () => void }>;
+    parcels: Record<string, string>;
+    fetchParcel(name: string, done: (bytes: DataView | null) => void): void;
     mount(figure: HTMLElement): void;
   };
 }

@@ -6,6 +6,8 @@ The order of a block is that of GPT-2: normalise, attend, add; normalise, feed f
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib import util
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal, overload
 
 import torch
@@ -17,7 +19,9 @@ from labkit.attention import MultiHeadAttention
 from labkit.cache import KVCache
 from labkit.positions import sinusoids
 
-__all__ = ["GPT", "Block", "FeedForward"]
+__all__ = ["CHECKPOINT", "GPT", "Block", "FeedForward", "load_gpt", "save_gpt"]
+
+CHECKPOINT = Path(__file__).with_name("stories.safetensors")  # trained on labkit.stories
 
 POSITIONS = ("rotary", "learned", "sinusoidal", "none")
 
@@ -222,3 +226,79 @@ def _start(module: nn.Module) -> None:
         nn.init.normal_(module.weight, std=module.in_features**-0.5)
         if module.bias is not None:
             nn.init.zeros_(module.bias)
+
+
+def load_gpt(path: str | Path | None = None) -> GPT:
+    """Load a GPT that save_gpt wrote: in evaluation mode, and in float32.
+
+    Args:
+        path: the file; that of the GPT trained on labkit's stories unless given.
+
+    Raises:
+        ModuleNotFoundError: safetensors is not installed.
+        FileNotFoundError: a file that is not there; the message says how to make labkit's own.
+        ValueError: a file that cannot be read as such a GPT.
+    """
+    path = CHECKPOINT if path is None else Path(path)
+    _need_safetensors()
+    from safetensors import SafetensorError, safe_open
+
+    if not path.is_file():
+        remedy = "`make checkpoint` trains that GPT and writes it." if path == CHECKPOINT else ""
+        raise FileNotFoundError(f"{path} is missing. {remedy}".rstrip())
+    try:
+        with safe_open(path, framework="pt") as file:
+            about = file.metadata() or {}
+            state = {name: file.get_tensor(name).float() for name in file.keys()}  # noqa: SIM118
+        vocabulary, d_model = state["words.weight"].shape
+        # Without memory: the parameters are about to be those of the file.
+        with torch.device("meta"):
+            model = GPT(
+                vocabulary,
+                d_model,
+                int(about["h"]),
+                len({name.split(".")[1] for name in state if name.startswith("blocks.")}),
+                d_ff=len(state["blocks.0.feed_forward.expand.bias"]),
+                rotary_base=float(about["rotary_base"]),
+            )
+        model.load_state_dict(state, assign=True)
+    except (SafetensorError, KeyError, ValueError, RuntimeError) as error:
+        raise ValueError(
+            f"{path} cannot be read as a GPT with rotary positions: {error}. Write one with "
+            "labkit.gpt.save_gpt."
+        ) from error
+    return model.eval()
+
+
+def save_gpt(model: GPT, path: str | Path) -> None:
+    """Write a GPT's tensors in float16, and beside them h and rotary_base, which no shape tells.
+
+    Args:
+        model: a GPT with rotary positions.
+        path: the file, in the format of safetensors.
+
+    Raises:
+        ModuleNotFoundError: safetensors is not installed.
+        ValueError: other positions.
+    """
+    _need_safetensors()
+    from safetensors.torch import save_file
+
+    if model.positions != "rotary":
+        raise ValueError(f"positions must be 'rotary' to be written; got {model.positions!r}.")
+    attention = model.stack()[0].attention
+    about = {"h": str(attention.h), "rotary_base": str(attention.rotary_base)}
+    # Each a copy, for a file cannot hold one tensor under two names, as a tied model has.
+    tensors = {
+        name: tensor.detach().to("cpu", torch.float16, copy=True).contiguous()
+        for name, tensor in model.state_dict().items()
+    }
+    save_file(tensors, path, metadata=about)
+
+
+def _need_safetensors() -> None:
+    if util.find_spec("safetensors") is None:
+        raise ModuleNotFoundError(
+            "a GPT's file needs the package safetensors, which is not installed. "
+            "Run: pip install safetensors"
+        )

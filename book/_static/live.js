@@ -1,10 +1,31 @@
 // Put the live figures of a page in place of their stored tables, as the page is read.
 "use strict";
 
-window.labkitLive = { shared: {}, figures: {}, mount };
+window.labkitLive = { shared: {}, figures: {}, parcels: {}, fetchParcel, mount };
+
+const HERE = /** @type {HTMLScriptElement} */ (document.currentScript).src;
+
+// Bytes that are too many for a page lie in a script of their own: a page that is opened as a file
+// can fetch nothing else. `done` takes them, or nothing where they did not come.
+function fetchParcel(name, done) {
+  const { parcels, shared } = window.labkitLive;
+  const open = () => done(new DataView(shared.decode(parcels[name]).buffer));
+  if (name in parcels) {
+    open();
+    return;
+  }
+  const script = document.createElement("script");
+  script.src = new URL(`live/${name}.parcel.js`, HERE).href;
+  script.onload = open;
+  script.onerror = () => {
+    script.remove();
+    done(null);
+  };
+  document.head.append(script);
+}
 
 // What a figure has for a model in Jupyter, without the Python behind it.
-function standIn(state) {
+function standIn(name, state) {
   const listeners = new Map();
   const heard = (event) => listeners.get(event) ?? [];
   return {
@@ -17,6 +38,12 @@ function standIn(state) {
     on: (event, listener) => listeners.set(event, [...heard(event), listener]),
     off: (event, listener) => listeners.set(event, heard(event).filter((one) => one !== listener)),
     save_changes() {},
+    send() {
+      fetchParcel(name, (bytes) => {
+        const buffers = bytes ? [bytes] : [];
+        for (const listener of heard("msg:custom")) listener({ answer: "parcel" }, buffers);
+      });
+    },
   };
 }
 
@@ -25,6 +52,6 @@ function mount(figure) {
   const { name } = figure.dataset;
   const state = JSON.parse(figure.querySelector('script[type="application/json"]').textContent);
   const el = document.createElement("div");
-  window.labkitLive.figures[name].render({ model: standIn(state), el });
+  window.labkitLive.figures[name].render({ model: standIn(name, state), el });
   figure.querySelector(".live").replaceWith(el);
 }

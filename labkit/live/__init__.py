@@ -11,6 +11,7 @@ from labkit.live.mask_painter import MaskPainter
 from labkit.live.output_projection import OutputProjection
 from labkit.live.saturation import Saturation
 from labkit.live.self_and_cross import SelfAndCross
+from labkit.live.small_gpt import SmallGPT
 from labkit.live.split_and_merge import SplitAndMerge
 
 FIGURES = (
@@ -21,6 +22,7 @@ FIGURES = (
     OutputProjection,
     Saturation,
     SelfAndCross,
+    SmallGPT,
     SplitAndMerge,
 )
 
@@ -35,5 +37,6 @@ __all__ = [
     "OutputProjection",
     "Saturation",
     "SelfAndCross",
+    "SmallGPT",
     "SplitAndMerge",
 ]

@@ -60,6 +60,14 @@ class LiveFigure(anywidget.AnyWidget):
         """Compute what the figure shows in float64: for each quantity nested lists."""
         raise NotImplementedError(f"{type(self).__name__} must define values()")
 
+    @classmethod
+    def parcel(cls) -> bytes:
+        """Give what the ES module asks for when the figure is first played, too much for a state.
+
+        Most need nothing, and have b"" here.
+        """
+        return b""
+
     def state(self) -> dict[str, Any]:
         """Give the public traits; ``type(figure)(**figure.state())`` is the same figure."""
         inherited = anywidget.AnyWidget.class_trait_names()

@@ -1,14 +1,11 @@
 import {
-  View, buttonGrid, choice, counter, element, row, show, spoken, toggle, write,
+  View, buttonGrid, choice, counter, decode, drawing, element, labels, mark, maskOf, pick, roomFor,
+  row, show, spoken, toggle, weightMap, write,
 } from "./shared.js";
 
 const STEPS = 255;
-const [SIDE, LETTER, GAP] = [320, 7.5, 130]; // of a drawing, in its own units
+const [SIDE, GAP] = [320, 130]; // of a drawing, in its own units
 const FAINT = 0.02; // a weight that is not drawn
-
-function decode(text) {
-  return Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
-}
 
 /** @type {(numbers: number[]) => number} */
 const sum = (numbers) => numbers.reduce((total, x) => total + x, 0);
@@ -32,43 +29,6 @@ const MEASURES = {
 };
 
 // ---------------------------------------------------------------- parts
-
-/** @type {(tag: string, attributes?: Record<string, any>, ...children: Child[]) => SVGElement} */
-function drawing(tag, attributes = {}, ...children) {
-  const made = document.createElementNS("http://www.w3.org/2000/svg", tag);
-  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
-  made.append(...children);
-  return made;
-}
-
-// A list of texts of which one is chosen by its place.
-/** @type {(view: View, trait: string, given: Record<string, any>) => HTMLElement} */
-function pick(view, trait, { label, texts, follow = [], choose }) {
-  const select = element("select", { "data-trait": trait });
-  select.addEventListener("change", () => choose(select.selectedIndex));
-  let known = "";
-  view.follow([trait, ...follow], () => {
-    const now = texts();
-    if (JSON.stringify(now) !== known) {
-      known = JSON.stringify(now);
-      select.replaceChildren(...now.map((text, i) => element("option", { value: i }, text)));
-    }
-    select.selectedIndex = view.get(trait);
-  });
-  return element("label", { class: "live-control" }, label, select);
-}
-
-// A map of n by n bytes as an image that masks a colour, so that the colour can follow the theme.
-function maskOf(bytes, n) {
-  const canvas = element("canvas", { width: n, height: n });
-  const pixels = new ImageData(n, n);
-  bytes.forEach((step, i) => {
-    pixels.data[4 * i + 3] = step;
-  });
-  const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
-  context.putImageData(pixels, 0, 0);
-  return `url(${canvas.toDataURL()})`;
-}
 
 // All heads as small maps, which are buttons.
 function overview([layers, h], choose) {
@@ -110,15 +70,6 @@ function overview([layers, h], choose) {
   };
 }
 
-// A row of tokens, level or upright, of which one is marked.
-function labels(tokens, place) {
-  return tokens.map((token, i) => drawing("text", place(i), token));
-}
-
-function mark(texts, chosen) {
-  texts.forEach((text, i) => text.classList.toggle("live-chosen", i === chosen));
-}
-
 // Lines from the queries on the left to the keys on the right.
 function lineDrawing(tokens, room, select) {
   const wide = 2 * room + GAP;
@@ -148,42 +99,6 @@ function lineDrawing(tokens, room, select) {
   };
 }
 
-// The weights as a map.
-function mapDrawing(tokens, room, select) {
-  const wide = room + SIDE;
-  const step = SIDE / tokens.length;
-  const start = (i) => room + step * i;
-  const line = (i) => start(i) + step / 2 + 4;
-  const left = labels(tokens, (i) => ({ x: room - 6, y: line(i), "text-anchor": "end" }));
-  const top = labels(tokens, (j) => ({ transform: `translate(${line(j)} ${room - 6}) rotate(-90)` }));
-  const square = { width: step - 1, height: step - 1 };
-  const cells = tokens.map((_, i) =>
-    tokens.map((__, j) => drawing("rect", { x: start(j), y: start(i), ...square })),
-  );
-  cells.forEach((across, i) =>
-    across.forEach((cell, j) =>
-      cell.addEventListener("click", () => {
-        select("query", i);
-        select("key", j);
-      }),
-    ),
-  );
-  const size = { viewBox: `0 0 ${wide} ${wide}`, width: wide, height: wide };
-  return {
-    node: drawing("svg", { ...size, role: "img" }, ...cells.flat(), ...left, ...top),
-    draw(weights, query, key) {
-      cells.forEach((across, i) =>
-        across.forEach((cell, j) => {
-          cell.setAttribute("fill-opacity", weights[i][j]);
-          cell.classList.toggle("live-chosen", i === query && j === key);
-        }),
-      );
-      mark(left, query);
-      mark(top, key);
-    },
-  };
-}
-
 // ---------------------------------------------------------------- the figure
 
 /** @type {Render} */
@@ -191,8 +106,7 @@ function render({ model, el }) {
   const view = new View({ model, el });
   const { shape, sentences } = view.get("stored");
   const lengths = sentences.map(({ tokens }) => tokens.length);
-  const longest = Math.max(...sentences.flatMap(({ tokens }) => tokens.map((one) => one.length)));
-  const room = LETTER * longest + 12;
+  const room = roomFor(sentences.flatMap(({ tokens }) => tokens));
   const read = new Map();
   const tokensNow = () => sentences[view.get("sentence")].tokens;
   const numbered = () => tokensNow().map((token, i) => `${i + 1} ${token}`);
@@ -246,7 +160,10 @@ function render({ model, el }) {
     const chosen = heads[view.get("layer") * shape[1] + view.get("head")];
     if (drawn !== sentence) {
       drawn = sentence;
-      parts = [lineDrawing, mapDrawing].map((make) => make(tokens, room, select));
+      parts = [
+        lineDrawing(tokens, room, select),
+        weightMap(tokens, { side: SIDE, room, select }),
+      ];
       large.replaceChildren(...parts.map(({ node }) => node));
     }
     all.draw(view.get("by_measure") ? ranked : heads, tokens.length, chosen);

@@ -54,6 +54,11 @@ function uniform(seed, place) {
 
 // ---------------------------------------------------------------- text
 
+/** @type {(base64: string) => Uint8Array} */
+export function decode(base64) {
+  return Uint8Array.from(atob(base64), (letter) => letter.charCodeAt(0));
+}
+
 // A number to some places, with a true minus sign. A count is written out; any other number is in
 // powers of ten where it is very long.
 /** @type {(x: number, places?: number) => string} */
@@ -271,6 +276,23 @@ export function choice(view, trait, { label }) {
   );
   view.follow([trait], () => {
     select.selectedIndex = options.indexOf(view.get(trait));
+  });
+  return element("label", { class: "live-control" }, label, select);
+}
+
+// A list of texts of which one is chosen by its place.
+/** @type {ByPlace} */
+export function pick(view, trait, { label, texts, follow = [], choose }) {
+  const select = element("select", { "data-trait": trait });
+  select.addEventListener("change", () => choose(select.selectedIndex));
+  let known = "";
+  view.follow([trait, ...follow], () => {
+    const now = texts();
+    if (JSON.stringify(now) !== known) {
+      known = JSON.stringify(now);
+      select.replaceChildren(...now.map((text, i) => element("option", { value: i }, text)));
+    }
+    select.selectedIndex = view.get(trait);
   });
   return element("label", { class: "live-control" }, label, select);
 }
@@ -496,6 +518,83 @@ export function coloured() {
 /** @type {(share: number, colour?: Colour) => string} */
 export function shade(share, colour = "blue") {
   return `color-mix(in srgb, var(--live-${colour}) ${(50 * share).toFixed(1)}%, transparent)`;
+}
+
+// Nodes of a drawing, in its own units.
+/** @type {(tag: string, attributes?: Record<string, any>, ...children: Child[]) => SVGElement} */
+export function drawing(tag, attributes = {}, ...children) {
+  const made = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  made.append(...children);
+  return made;
+}
+
+// A map of n by n steps of 255, as an image that masks a colour: so the colour follows the theme.
+/** @type {(steps: ArrayLike<number>, n: number) => string} */
+export function maskOf(steps, n) {
+  const canvas = element("canvas", { width: n, height: n });
+  const pixels = new ImageData(n, n);
+  for (let i = 0; i < n * n; i += 1) pixels.data[4 * i + 3] = steps[i];
+  const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
+  context.putImageData(pixels, 0, 0);
+  return `url(${canvas.toDataURL()})`;
+}
+
+// A row of tokens, level or upright, of which one is marked.
+/** @type {(tokens: string[], place: (i: number) => object) => SVGElement[]} */
+export function labels(tokens, place) {
+  return tokens.map((token, i) => drawing("text", place(i), token));
+}
+
+/** @type {(texts: SVGElement[], chosen: number) => void} */
+export function mark(texts, chosen) {
+  texts.forEach((text, i) => text.classList.toggle("live-chosen", i === chosen));
+}
+
+// How much room words take beside a drawing.
+/** @type {(words: string[]) => number} */
+export function roomFor(words) {
+  return 7.5 * Math.max(...words.map((word) => word.length)) + 12;
+}
+
+// A head's weights as a map, whose cells and words choose a query and a key.
+/** @type {MakeWeightMap} */
+export function weightMap(tokens, { side, room, select, point = () => {} }) {
+  const wide = room + side;
+  const step = side / tokens.length;
+  const start = (i) => room + step * i;
+  const line = (i) => start(i) + step / 2 + 4;
+  const left = labels(tokens, (i) => ({ x: room - 6, y: line(i), "text-anchor": "end" }));
+  const top = labels(tokens, (j) => ({ transform: `translate(${line(j)} ${room - 6}) rotate(-90)` }));
+  const square = { width: step - 1, height: step - 1 };
+  const cells = tokens.map((_, i) =>
+    tokens.map((__, j) => drawing("rect", { x: start(j), y: start(i), ...square })),
+  );
+  cells.forEach((across, i) =>
+    across.forEach((cell, j) => {
+      cell.addEventListener("pointerenter", () => point(i, j));
+      cell.addEventListener("click", () => {
+        select("query", i);
+        select("key", j);
+      });
+    }),
+  );
+  left.forEach((text, i) => text.addEventListener("click", () => select("query", i)));
+  top.forEach((text, j) => text.addEventListener("click", () => select("key", j)));
+  const size = { viewBox: `0 0 ${wide} ${wide}`, width: wide, height: wide };
+  return {
+    node: drawing("svg", { ...size, role: "img" }, ...cells.flat(), ...left, ...top),
+    draw(weights, query, key) {
+      cells.forEach((across, i) =>
+        across.forEach((cell, j) => {
+          cell.setAttribute("fill-opacity", String(weights[i][j]));
+          cell.classList.toggle("live-chosen", i === query && j === key);
+        }),
+      );
+      mark(left, query);
+      mark(top, key);
+    },
+  };
 }
 
 // A sentence that is read out when it changes.

@@ -15,8 +15,10 @@ type Colour = "blue" | "orange" | "green" | "pink";
 interface Model {
   get(trait: string): any;
   set(trait: string, value: unknown): void;
-  on(event: string, listener: () => void): void;
-  off(event: string, listener: () => void): void;
+  on(event: string, listener: (...heard: any[]) => void): void;
+  off(event: string, listener: (...heard: any[]) => void): void;
+  // Asks Python, or the page, which answers with an event "msg:custom".
+  send(message: object): void;
   save_changes(): void;
 }
 
@@ -43,6 +45,13 @@ interface Part {
 
 // A control that sets a trait.
 type Control = (view: View, trait: string, given: { label: string }) => HTMLElement;
+
+// A list of texts of which one is chosen by its place; `follow` changes the texts.
+type ByPlace = (
+  view: View,
+  trait: string,
+  given: { label: string; texts(): string[]; follow?: string[]; choose(i: number): void },
+) => HTMLElement;
 
 interface Cells<Cell> extends Part {
   cells: Cell[][];
@@ -100,3 +109,18 @@ interface Coloured extends Part {
     table: Heads & { text(i: number, j: number): string; fill?(i: number, j: number): string },
   ): void;
 }
+
+// `select` takes "query" or "key" and its place, `point` the cell under the mouse.
+interface WeightMap {
+  node: SVGElement;
+  draw(weights: ArrayLike<number>[], query: number, key: number): void;
+}
+type MakeWeightMap = (
+  tokens: string[],
+  given: {
+    side: number;
+    room: number;
+    select(trait: string, place: number): void;
+    point?(query: number, key: number): void;
+  },
+) => WeightMap;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Sequence
 from html import escape
@@ -52,10 +53,20 @@ def page_scripts() -> dict[str, str]:
     return scripts
 
 
+def parcels() -> dict[str, str]:
+    """Write what a figure asks for when it is first played, as the script that its page adds."""
+    packed = {figure.name: base64.b64encode(figure.parcel()) for figure in FIGURES}
+    return {
+        f"{name}.parcel": f'labkitLive.parcels["{name}"] = "{code.decode("ascii")}";\n'
+        for name, code in packed.items()
+        if code
+    }
+
+
 def write_scripts(app: Sphinx, config: Config) -> None:
     """Put the figures' scripts and style sheet where Sphinx copies static files from."""
     (SCRIPTS / "live").mkdir(parents=True, exist_ok=True)
-    for name, script in page_scripts().items():
+    for name, script in (page_scripts() | parcels()).items():
         (SCRIPTS / "live" / f"{name}.js").write_text(script, encoding="utf-8")
     (SCRIPTS / "live" / "live.css").write_text(style(), encoding="utf-8")
     config.html_static_path.append(str(SCRIPTS))

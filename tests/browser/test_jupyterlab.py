@@ -37,6 +37,10 @@ CELLS = [
     "print(figure.Q, figure.values())",
     f"figure.V = {V}",
 ]
+GPT_CELLS = [
+    "from labkit import live\ngpt = live.SmallGPT()\ngpt",
+    "print(gpt.story, gpt.heads_on[0][:2], gpt.query)",
+]
 
 
 @pytest.fixture(scope="module")
@@ -44,8 +48,10 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Serve copies of the labs and a live figure, with settings and files of this test alone."""
     home = tmp_path_factory.mktemp("jupyter")
     shutil.copytree(ROOT / "labs", home / "labs")
-    cells, metadata = list(map(new_code_cell, CELLS)), read(LABS[0]).metadata
-    nbformat.write(new_notebook(cells=cells, metadata=metadata), home / "labs" / "live.ipynb")
+    for notebook, sources in [("live", CELLS), ("gpt", GPT_CELLS)]:
+        cells, metadata = list(map(new_code_cell, sources)), read(LABS[0]).metadata
+        written = new_notebook(cells=cells, metadata=metadata)
+        nbformat.write(written, home / "labs" / f"{notebook}.ipynb")
     for name, values in SETTINGS.items():
         file = home / "settings" / "@jupyterlab" / f"{name}.jupyterlab-settings"
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -165,3 +171,20 @@ def test_a_live_figure_and_python_follow_each_other(page: Page, server: str):
     shown = figure.locator('[data-values="outputs"] td:not(thead td)')
     expect(shown).to_have_text([f"{x:.7f}" for x in flat(known.values()["outputs"])])
     expect(typed).to_have_value("2.5")
+
+
+@TAKES_LONG
+def test_the_small_gpt_gets_its_weights_from_python(page: Page, server: str):
+    open_notebook(page, server, "gpt.ipynb")
+    figure = run_cell(page, 0).locator(".live")
+    known = live.SmallGPT()
+    figure.get_by_role("button", name="Load the model").press("Enter")
+    expect(figure.get_by_role("button", name="Load")).to_have_count(0)
+    known.story = "the box suits mia hill ."
+    figure.locator("textarea").fill(known.story)
+    figure.locator('[data-place="[0,1]"]').press("Space")
+    known.heads_on = [[head != 1 for head in range(known.shape[1])], *known.heads_on[1:]]
+    shown = figure.locator('[data-values="next word"] td:not(thead td)')
+    expect(shown).to_have_text([f"{x:.7f}" for x in flat(known.values()["next word"])])
+    printed = run_cell(page, 1).locator(".jp-OutputArea-output")
+    expect(printed).to_have_text(f"{known.story} [True, False] {known.query}")

@@ -19,8 +19,12 @@ import pytest
 from playwright.sync_api import Browser, Locator, Page
 
 from labkit import ledger, live
+from labkit.gpt import load_gpt
+from labkit.live import small_gpt
 from labkit.live.base import number_text
 from labkit.nested import flat
+from labkit.stories import VOCABULARY, Stories, decode, encode
+from press import HTML
 from press.notebooks import NOTEBOOKS, name, outputs, read
 from tests.browser.looking import (
     EVERYTHING,
@@ -47,15 +51,19 @@ PLACED = {
 }
 
 TYPED = ["attention_by_hand", "output_projection"]  # the figures with cells to type in
-VALUED, BUTTONS = ":is(input, select):enabled", "button:enabled"
+VALUED = ":is(input, select, textarea):enabled"
+# Those in a fold are out of reach, and what plays on would change the state while it is read.
+BUTTONS = "button:enabled:not([data-plays]):visible"
 
 READ_CONTROLS = """figure => [...figure.querySelectorAll("[data-trait]")].map(control => {
-  const { trait, place } = control.dataset;
-  if (control.type === "checkbox") return [trait, null, control.checked];
+  const trait = control.dataset.trait;
+  const place = JSON.parse(control.dataset.place ?? "null");
+  if (control.type === "checkbox") return [trait, place, control.checked];
+  if (control.tagName === "TEXTAREA") return [trait, null, control.value];
   if (control.type === "range") return [trait, null, JSON.parse(control.ariaValueText)];
   if (control.tagName === "SELECT") return [trait, null, JSON.parse(control.value)];
   const text = control.value.replace("−", "-");
-  return [trait, place ? JSON.parse(place) : null, JSON.parse(text)];
+  return [trait, place, JSON.parse(text)];
 })"""
 
 READ_VALUES = """figure => Object.fromEntries(
@@ -79,6 +87,11 @@ PLAY_PYTHON = """(figure, [name, start, target]) => {
     on(event, listener) { (heard[event] ??= []).push(listener); },
     off(event, listener) { heard[event] = heard[event].filter(one => one !== listener); },
     save_changes() { saved.push(structuredClone(state)); },
+    send() {
+      labkitLive.fetchParcel(name, bytes => {
+        for (const listener of heard["msg:custom"]) listener({ answer: "parcel" }, [bytes]);
+      });
+    },
   };
   const el = document.createElement("div");
   const close = labkitLive.figures[name].render({ model, el });
@@ -113,6 +126,9 @@ REACHED = """figure => {
   if (!grid) return "control";
   const rows = [...grid.querySelectorAll("tbody tr")];
   return [rows.length, rows[0].querySelectorAll("button").length];
+}"""
+OPEN_FOLDS = """(figure, open) => {
+  for (const fold of figure.querySelectorAll("details")) fold.open = open;
 }"""
 MOVING = """figure => [...figure.querySelectorAll("*")]
   .filter(e => getComputedStyle(e).transitionDuration !== "0s"
@@ -154,6 +170,10 @@ def open_figure(page: Page, site: str, figure: str) -> Locator:
     shown = page.locator(f'figure.live-figure[data-name="{figure}"]')
     shown.locator(".live-body").wait_for()
     shown.scroll_into_view_if_needed()
+    if FIGURES[figure].parcel():
+        load = shown.get_by_role("button", name="Load the model")
+        load.click()
+        load.wait_for(state="hidden")
     return shown
 
 
@@ -208,6 +228,8 @@ def turn(page: Page, control: Locator, dice: random.Random) -> None:
         page.keyboard.press("Home")
         for _ in range(dice.randrange(12)):
             page.keyboard.press("ArrowRight" if kind == "range" else "ArrowDown")
+    elif kind == "textarea":
+        control.fill(" ".join(dice.choices(VOCABULARY, k=dice.randrange(1, 20))))
     elif kind == "text":
         page.keyboard.press("Control+A")
         page.keyboard.type(f"{dice.uniform(-4, 4):.2f}")
@@ -237,6 +259,7 @@ def test_it_moves_only_where_motion_is_wanted(opened: Opened):
 def test_every_control_is_reached_by_keyboard(opened: Opened):
     shown, press = opened.shown, opened.page.keyboard.press
     shown.evaluate(WATCH_FOCUS)
+    shown.evaluate(OPEN_FOLDS, True)
     press("Tab")
     while (where := shown.evaluate(REACHED)) != "outside":
         if where != "control":  # one cell of a grid takes Tab; arrows lead to the others
@@ -245,9 +268,14 @@ def test_every_control_is_reached_by_keyboard(opened: Opened):
                 for _ in range(columns - 1):
                     press("ArrowLeft" if row % 2 else "ArrowRight")
                 press("ArrowDown")
+            for key, count in [("ArrowUp", rows), ("ArrowLeft", columns)]:
+                for _ in range(count):  # back to where Tab entered
+                    press(key)
         press("Tab")
-    missed = shown.locator(":is(input, select, button, summary):not([data-reached]):enabled")
+    controls = ":is(input, select, textarea, button, summary):not([data-reached]):enabled"
+    missed = shown.locator(controls)
     assert missed.evaluate_all("all => all.map(one => one.outerHTML.slice(0, 120))") == []
+    shown.evaluate(OPEN_FOLDS, False)
     outlines = shown.locator("[data-reached]").evaluate_all(
         "all => all.map(e => e.dataset.reached)"
     )
@@ -280,7 +308,7 @@ def test_its_numbers_are_those_of_labkit_on_a_phone_in_the_dark(
     page, shown = opened.page, opened.shown
     page.set_viewport_size(PHONE)
     set_theme(page, "dark")
-    shown.locator("summary").press("Enter")
+    shown.get_by_text("Values as a table").press("Enter")
     seen = set()
     for _ in range(TRIES):
         turn_some(page, shown, dice)
@@ -397,3 +425,135 @@ def test_heads_are_sorted_and_tokens_chosen_with_the_mouse(page: Page, site: str
     assert (state["query"], state["key"]) == (3, 4)
     weight = live.HeadViewer(**state).values()["weights"][3][4]
     assert f"From “merged” it gives {weight:.2f} to “the”" in shown.inner_text()
+
+
+def open_small_gpt(browser: Browser, site: str, **context: Any) -> tuple[Page, Locator, Heard]:
+    """Open the page of the small GPT, and leave the model where it is."""
+    page = browser.new_context(viewport=WIDE, reduced_motion="reduce", **context).new_page()
+    heard = listen(page)
+    page.goto(f"{site}/{PLACED['small_gpt'][0]}.html")
+    shown = page.locator('figure.live-figure[data-name="small_gpt"]')
+    shown.locator(".live-body").wait_for()
+    return page, shown, heard
+
+
+@pytest.mark.parametrize("served", [True, False], ids=["served", "file"])
+def test_the_model_comes_when_it_is_played(browser: Browser, site: str, served: bool):
+    page, shown, heard = open_small_gpt(browser, site if served else HTML.as_uri())
+    state = PLACED["small_gpt"][1]
+
+    def asked() -> int:
+        return sum(url.endswith("small_gpt.parcel.js") for url in heard.answered)
+
+    assert asked() == 0
+    check_values(shown, "small_gpt", state)
+    shown.locator('[data-place="[0,1]"]').press("Space")
+    shown.get_by_role("button", name="Load").wait_for(state="hidden")
+    state = read_state(shown, "small_gpt")
+    assert state["heads_on"][0][1] is False
+    check_values(shown, "small_gpt", state)
+    shown.get_by_role("button", name="All heads on").click()
+    check_values(shown, "small_gpt", PLACED["small_gpt"][1])
+    assert asked() == 1
+    assert (heard.foreign, heard.failed, heard.errors) == ([], [], [])
+    page.context.close()
+
+
+def test_a_model_that_does_not_come_can_be_asked_for_again(browser: Browser, site: str):
+    page, shown, _ = open_small_gpt(browser, site)
+    page.route("**/small_gpt.parcel.js", lambda route: route.abort())
+    shown.get_by_role("button", name="Load the model").press("Enter")
+    again = shown.get_by_role("button", name="The model did not come: try again")
+    again.wait_for()
+    check_values(shown, "small_gpt", PLACED["small_gpt"][1])
+    page.unroute("**/small_gpt.parcel.js")
+    again.press("Enter")
+    again.wait_for(state="hidden")
+    assert shown.locator("textarea").evaluate("box => box === document.activeElement")
+    page.context.close()
+
+
+def test_random_stories_have_the_models_probabilities(page: Page, site: str, dice: random.Random):
+    shown = open_figure(page, site, "small_gpt")
+    box = shown.locator("textarea")
+    for i, ids in enumerate(
+        Stories.draw(SETTINGS, small_gpt.MOST_WORDS, seed=dice.randrange(99)).ids
+    ):
+        box.fill(decode(ids[: None if i == 0 else dice.randrange(1, small_gpt.MOST_WORDS)]))
+        turn(page, shown.locator('[type="checkbox"]').nth(dice.randrange(4)), dice)
+        shown.locator(".live-heads button").nth(dice.randrange(8)).click()
+        check_values(shown, "small_gpt", read_state(shown, "small_gpt"))
+
+
+def test_what_the_model_does_not_know_is_named_and_stays(page: Page, site: str):
+    shown = open_figure(page, site, "small_gpt")
+    state, box = read_state(shown, "small_gpt"), shown.locator("textarea")
+    fault = shown.locator('[role="alert"]')
+    typed = f"{state['story']} zebra . Dogz"
+    box.fill(typed)
+    assert "“zebra”, “dogz”: not among" in fault.inner_text()
+    assert box.get_attribute("aria-invalid") is not None
+    assert box.get_attribute("aria-describedby") == fault.get_attribute("id")
+    shown.get_by_role("button", name="Write a word").click()
+    shown.locator("summary").first.press("Enter")
+    shown.get_by_role("button", name="calm", exact=True).click()
+    assert box.input_value() == f"{typed.lower()} calm"
+    check_values(shown, "small_gpt", state)
+    box.fill("the box su")
+    assert fault.inner_text() == "", "a word that is being typed"
+    box.press("Tab")
+    assert "“su”: not among" in fault.inner_text()
+    for text in (" ", "the " * 49):
+        box.fill(text)
+        box.press("Tab")
+        assert fault.inner_text() != ""
+    box.fill("The box  suits Mia.")
+    assert (fault.inner_text(), box.get_attribute("aria-invalid")) == ("", None)
+    state["story"], state["query"] = "the box suits mia .", 4
+    check_values(shown, "small_gpt", state)
+    shown.get_by_role("button", name="Take back a word").click()
+    assert box.input_value() == "the box suits mia"
+
+
+def test_the_model_writes_word_by_word(page: Page, site: str):
+    shown = open_figure(page, site, "small_gpt")
+    box = shown.locator("textarea")
+    start = "the box suits mia"
+    box.fill(start)
+    model, known = load_gpt(), list(VOCABULARY)
+    words = start.split()
+    for _ in range(3):
+        shown.get_by_role("button", name="Write a word").press("Enter")
+        words.append(known[int(model(encode(" ".join(words))[None])[0, -1].argmax())])
+        assert box.input_value() == " ".join(words)
+    play = shown.locator("[data-plays]")
+    assert play.inner_text() == "Play"
+    play.press("Enter")
+    assert play.inner_text() == "Pause"
+    page.wait_for_function(
+        "n => document.querySelector('textarea').value.split(' ').length > n", arg=9
+    )
+    play.press("Enter")
+    now = box.input_value()
+    page.wait_for_timeout(1_000)
+    assert (box.input_value(), play.inner_text()) == (now, "Play")
+    box.fill("the " * (small_gpt.MOST_WORDS - 1))
+    for _ in range(2):
+        shown.get_by_role("button", name="Write a word").press("Enter")
+    assert len(box.input_value().split()) == small_gpt.MOST_WORDS
+    assert f"The story has {small_gpt.MOST_WORDS} words" in shown.inner_text()
+
+
+def test_a_weight_is_told_where_the_mouse_is(page: Page, site: str):
+    shown = open_figure(page, site, "small_gpt")
+    state = read_state(shown, "small_gpt")
+    words, n = state["story"].split(), len(state["story"].split())
+    cells = shown.locator(".live-scroll rect")
+    cells.nth(5 * n + 2).hover()
+    weight = live.SmallGPT(**state).values()["weights"][5][2]
+    told = f"From “{words[5]}” (6) to “{words[2]}” (3): {weight:.3f}"
+    assert told in shown.inner_text()
+    cells.nth(5 * n + 2).click()
+    state = read_state(shown, "small_gpt")
+    assert (state["query"], state["key"]) == (5, 2)
+    assert f"{weight:.3f} to “{words[2]}” (3)" in shown.inner_text()

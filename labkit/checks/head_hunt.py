@@ -415,15 +415,15 @@ def cosine_without(function: Callable[[list, list[str]], float]) -> None:
 
 def cosines(silent: Iterable[tuple[int, int]], sentences: Sequence[str]) -> Tensor:
     """Compare the vectors without some heads with those of all heads: (sentences,)."""
-    with sound().without(silent):
-        after = sound().encode(sentences).vectors
-    return (after * whole_vectors(tuple(sentences))).sum(dim=-1)
+    texts = tuple(sentences)
+    return (vectors_without(tuple(silent), texts) * vectors_without((), texts)).sum(dim=-1)
 
 
 @cache
-def whole_vectors(sentences: tuple[str, ...]) -> Tensor:
-    """Encode sentences with all heads: (sentences, d_model)."""
-    return sound().encode(sentences).vectors
+def vectors_without(silent: tuple[tuple[int, int], ...], sentences: tuple[str, ...]) -> Tensor:
+    """Encode sentences without some heads: (sentences, d_model)."""
+    with sound().without(silent):
+        return sound().encode(sentences).vectors
 
 
 @cache
@@ -490,7 +490,7 @@ def mend(encoder: Encoder, like: Tensor) -> str:
             encoder.load_state_dict(state)
     try:
         vectors = encoder.encode(COMPARED).vectors.cpu().double()
-        whole = near(vectors, whole_vectors(COMPARED), NOISE)
+        whole = near(vectors, vectors_without((), COMPARED), NOISE)
     except Exception:  # whatever an answer made of it
         whole = False
     if not whole:

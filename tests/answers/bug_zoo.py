@@ -279,7 +279,7 @@ def hidden_by_formula(
     seen=lambda out: out,
 ):
     draws = [(dtype, n, mask) for dtype in types for n in sizes for mask in masks]
-    for (dtype, bound), (n_q, n_k), mask in draws * 5:
+    for (dtype, bound), (n_q, n_k), mask in draws * 2:
         may = mask(n_q, n_k)
         usual = torch.randn(n_q, 8), torch.randn(n_k, 8), torch.randn(n_k, 3)
         usual[1][1::2] *= 1 - zeros
@@ -672,7 +672,7 @@ PAIRS = (*SHORT, (4, 60), (40, 60))
 
 
 def with_past(attend, pairs=PAIRS, kinds=KINDS, look=slice(None), zeros=True, d_v=3):
-    for n_q, n_k in pairs * 5:
+    for n_q, n_k in pairs * 2:
         for kind in kinds:
             (q, k), v = pair(kind, (n_q, 4), (n_k, 4)), torch.randn(n_k, d_v)
             k[1::3] *= 1 - zeros
@@ -683,7 +683,7 @@ def with_past(attend, pairs=PAIRS, kinds=KINDS, look=slice(None), zeros=True, d_
 
 
 def part_and_whole(attend):
-    for kind in KINDS * 4:
+    for kind in KINDS * 2:
         (q, k), v = pair(kind, (40, 4), (40, 4)), torch.randn(40, 4)
         k[torch.rand(40) < 0.2] = 0
         whole = F.scaled_dot_product_attention(q, k, v, is_causal=True)
@@ -693,7 +693,7 @@ def part_and_whole(attend):
 
 
 def grown_by_blocks(attend):
-    for kind in KINDS * 4:
+    for kind in KINDS * 2:
         (q, k), v = pair(kind, (40, 5), (40, 5)), torch.randn(40, 2)
         q[::2], k[5] = 0, k[4]
         for cuts in ((0, 2, 3, 7, 40), (0, 40), (0, 30, 31, 33, 40)):
@@ -1003,7 +1003,7 @@ def layer_by_formula(
     again=True,
     seen=lambda out: out,
 ):
-    for B, n, h, d in dimensions * 4:
+    for B, n, h, d in dimensions * 2:
         for size in sharp:
             w, x = change(matrices(d, size)), draw(B, n, d)
             for i in range(5 if again else 1):

@@ -1258,7 +1258,9 @@ def thousand(h, d, s):
 
 
 trained.accept("a fixed set of 1,000", thousand)
-trained.accept("batches of 1,000", lambda h, d, s: fit(h, d, s, task=lambda _: copying(1_000)))
+trained.accept(
+    "batches of 1,000", lambda h, d, s: fit(h, d, s, steps=60, task=lambda _: copying(1_000))
+)
 trained.accept("watches its error", measured_on_the_way(lambda errors: errors[-1]))
 
 for place in range(4):

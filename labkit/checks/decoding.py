@@ -877,7 +877,7 @@ class TurnsAgain(Concatenates):
     """turned, keys are turned once more whenever more is read"""
 
     def kept(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        if self.k is not None:
+        if self.k is not None and self.n:
             self.k = self.turned(self.k, 0)
         return super().kept(k, v)
 

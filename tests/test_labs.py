@@ -16,6 +16,7 @@ import torch
 from IPython.core.inputtransformer2 import TransformerManager
 
 from labkit import checks, ledger, play
+from labkit.checks import decoding
 from labkit.encoder import load_encoder
 from press import ROOT
 from press.extension import lab_list
@@ -206,6 +207,11 @@ def test_the_overview_takes_minutes_and_levels_from_the_cards(tmp_path: Path, mo
     *_, row = lab_list.overview({"beads": "2.1"}).splitlines()
     lab, file = "[9. Beads](/labs/lab_09_beads)", "{download}`.ipynb </labs/lab_09_beads.ipynb>`"
     assert row == f"| {lab} | 2.1 | 20 | easy to hard | {file} |"
+
+
+def test_the_lab_on_decoding_counts_its_bugs():
+    opening = read(TOPICS["decoding"]).cells[0].source
+    assert f"the test that finds {len(decoding.UNSOUND)} bugs" in opening
 
 
 def test_every_task_that_the_ledger_names_is_done_somewhere():

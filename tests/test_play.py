@@ -17,6 +17,7 @@ from labkit.play import (
     bug_zoo,
     causal_mask,
     counting,
+    decoding,
     head_hunt,
     multi_head_attention,
     output_projection,
@@ -310,3 +311,36 @@ def test_a_bug_is_seen_unless_its_input_hides_it(bug: str):
         terrarium.controls[name].value = value
         assert (unseen in terrarium.alt) == ((bug, name, value) in HIDDEN_BY)
         terrarium.controls[name].value = before
+
+
+def test_a_sound_step_writes_what_the_whole_text_gives():
+    writer = decoding.laboratory(decoding.step)
+    assert "12 are those of a sound decoder" in writer.alt, "and yet the first bug is chosen"
+    assert "off by 0.00" not in writer.alt
+    for bug in ("none", decoding.YOURS):
+        writer.controls["bug"].value = bug
+        for c in (1, 4, decoding.MOST):
+            writer.controls["c"].value = c
+            assert "off by 0.00 at most, at no position of 0 to 20" in writer.alt
+
+
+ONLY_IN_BLOCKS = ("a block hears itself alone", "no mask once there is a past")
+
+
+@pytest.mark.parametrize("bug", [bug for bug in decoding.BUGS if bug != "none"])
+def test_a_bug_of_decoding_is_seen_in_the_logits(bug: str):
+    writer = decoding.laboratory()
+    writer.controls["bug"].value = bug
+    seen = {}
+    for c in (1, 4, decoding.MOST):
+        writer.controls["c"].value = c
+        seen[c] = "off by 0.00" not in writer.alt
+    assert seen == {1: bug not in ONLY_IN_BLOCKS, 4: True, 9: bug not in ONLY_IN_BLOCKS}
+
+
+def test_only_a_step_that_runs_can_be_chosen():
+    def raises(layer, x, cache):
+        raise NotImplementedError
+
+    for unfit in (raises, lambda layer, x, cache: None, lambda layer, x, cache: x[:, -1:, :5]):
+        assert decoding.YOURS not in decoding.laboratory(unfit).controls["bug"].options

@@ -113,7 +113,7 @@ def dropout_is_sound(function: Test) -> None:
     judge(answer, "make", sound, unsound)
 
 
-def judge(answer: Answer, argument: str, sound: Zoo, unsound: Zoo) -> None:
+def judge(answer: Answer, argument: str, sound: Zoo, unsound: Zoo, times: int = TIMES) -> None:
     """Hand over every implementation several times; demand True for sound ones, False for others.
 
     They come in an order of chance, numbered as they come, so that neither tells which is sound.
@@ -122,11 +122,11 @@ def judge(answer: Answer, argument: str, sound: Zoo, unsound: Zoo) -> None:
     same. Prints that the answer is right, or raises Wrong.
     """
     listed = (*sound, *unsound)
-    turns = [(place, time) for place in range(len(listed)) for time in range(TIMES)]
+    turns = [(place, time) for place in range(len(listed)) for time in range(times)]
     random.SystemRandom().shuffle(turns)
     mistaken: dict[tuple[int, int], Outcome] = {}
     for number, (place, time) in enumerate(turns, start=1):
-        answer.seed[0] = TIMES * place + time
+        answer.seed[0] = times * place + time
         outcome = answer(**{argument: numbered(listed[place], number)})
         if outcome.truth() != (place < len(sound)):
             mistaken[place, time] = outcome

@@ -448,7 +448,7 @@ Model.__name__ = "GPT"  # as a message shows it
 
 
 @remembered
-def made_model(seed: int, layers: int = 2, positions: gpt.Positions = "rotary") -> Model:
+def made_model(seed: int, layers: int = 2, positions: str = "rotary") -> Model:
     """Make a small GPT in which attention has a say."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)

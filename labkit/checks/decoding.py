@@ -240,6 +240,7 @@ def slide(function: Callable[[MultiHeadAttention, Tensor, Any, int], tuple[Tenso
         ((4, 2, 1, 2, 1), 5, (5, 1, 1, 10, 1, 1, 1, 4, 1)),
         ((9, 3, 3, 3, 3), 4, (4, 4, 1, 1)),
         ((4, 2, 3, 1, 2), 2, (1,) * 7),
+        ((9, 1, 2, 3, 2), 3, (2, 3, 1, 2)),  # narrower heads than inputs
     ):
         *of_layer, B = sizes
         layer = made_layer(*of_layer)

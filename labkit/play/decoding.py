@@ -99,10 +99,16 @@ def works(step: Step) -> bool:
 
 @remembered
 def writer() -> gpt.GPT:
-    """Make the model that writes. It was never trained: what counts is that it says the same."""
+    """Make the model that writes. It was never trained: what counts is that it says the same.
+
+    Its attention speaks low, so that most of a word hangs on the word before it.
+    """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        return gpt.GPT(len(VOCABULARY), 32, 4, 2, positions="sinusoidal").requires_grad_(False)
+        model = gpt.GPT(len(VOCABULARY), 32, 4, 2, positions="sinusoidal").requires_grad_(False)
+    for block in model.stack():
+        block.attention.w_o.weight *= 0.25
+    return model
 
 
 def read(way: Step, ids: Tensor, caches: list[KVCache], start: int) -> Tensor:

@@ -801,7 +801,7 @@ writing.reject("the largest of all texts", "each new word|it runs", over_all_tex
 writing.reject("the smallest logit", "each new word is", least_likely)
 writing.reject("words are drawn", "each new word is", drawn)
 writing.reject("c pieces", "at most|each new word", pieces_for_texts)
-writing.reject("one cache for all blocks", "each new word is", one_cache_for_all)
+writing.reject("one cache for all blocks", "it runs", one_cache_for_all)
 writing.reject("caches kept for the next text", "it runs|each new word", kept_for_all)
 writing.reject("a list", "it is a tensor", lambda m, i, more, c: generated(m, i, more, c).tolist())
 writing.reject("floats", "whole numbers", lambda m, i, more, c: generated(m, i, more, c).double())
@@ -890,7 +890,6 @@ def cut_for_each(layer, x, kept, w):
 window.accept("the mask, and a cut", slid)
 window.accept("w − 1 are enough", lambda la, x, kept, w: slid(la, x, kept, w, lambda w: w - 1))
 window.accept("a ring", ring)
-window.accept("inputs in place of keys", keeps_inputs)
 window.accept("a queue", in_a_queue)
 window.accept("cut for each query", cut_for_each)
 
@@ -1021,6 +1020,7 @@ def in_bfloat16(layer, x, kept, w):
     return out, [part.bfloat16().float() for part in held]
 
 
+window.reject("the inputs are kept", "numbers are kept", keeps_inputs)
 window.reject("all in Python's lists", "numbers are kept", in_python)
 window.reject("all in numpy", "numbers are kept", all_in_numpy)
 window.reject("labkit's cache, which grows", "numbers are kept", in_labkits_cache)

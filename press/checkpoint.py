@@ -24,8 +24,9 @@ RUNS = [  # what is told apart, and the seed
     *(f"rotary {seed}" for seed in range(5)),
     *(f"without {part} 0" for part in PARTS),
     *(f"{positions} 0" for positions in ("learned", "sinusoidal", "none")),
-    *(f"marked {seed}" for seed in range(3)),
-    *(f"little decay {seed}" for seed in range(3)),
+    *(f"marked {seed}" for seed in range(5)),
+    *(f"little decay {seed}" for seed in range(5)),
+    "one layer 0",
 ]
 
 
@@ -33,7 +34,7 @@ def model_of(kind: str, seed: int) -> GPT:
     """Make a run's model, untrained."""
     if kind in ("learned", "sinusoidal", "none"):
         return small_gpt(seed, kind)
-    model = small_gpt(seed)
+    model = small_gpt(seed, layers=1 if kind == "one layer" else 2)
     return without(model, kind.removeprefix("without ")) if kind.startswith("without ") else model
 
 

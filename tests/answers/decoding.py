@@ -539,6 +539,16 @@ step.reject("softmax over the queries", "outputs differ", over_queries)
 step.reject("merged by a view", "outputs differ", merged_by_view)
 step.reject("split by a view", "outputs differ|other numbers", split_by_view)
 step.reject("counts for itself", "outputs differ", counts_itself)
+
+
+def small_number_added(layer, x, cache):
+    q, k, v = heads_of(layer, x)
+    k, v = cache.append(k, v)
+    weights = (q @ k.mT / layer.d_k**0.5).exp() * causal_mask(q.shape[2], k.shape[2])
+    return layer.w_o(merge_heads(weights / (weights.sum(-1, keepdim=True) + 1e-9) @ v))
+
+
+step.reject("1e-9 is added to the sum", "outputs differ", small_number_added)
 step.reject("keeps for itself", "outputs differ|it runs", keeps_its_own)
 step.reject("a window of 32", "outputs differ", stepped(window_of_32))
 step.reject("the first text's keys", "outputs differ", past_of_one)

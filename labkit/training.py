@@ -95,7 +95,7 @@ def loss_on(model: GPT, ids: Tensor) -> Tensor:
     Args:
         ids: (B, n); positions 0 to n - 2 have to say the words 1 to n - 1.
     """
-    return F.cross_entropy(model(ids[:, :-1]).flatten(0, 1), ids[:, 1:].flatten())
+    return _loss(model(ids[:, :-1]), ids)
 
 
 @torch.no_grad()
@@ -106,9 +106,9 @@ def report(model: GPT, stories: Stories, step: int = 0) -> Report:
     >>> report(GPT(len(VOCABULARY), 8, 2, 1), unseen(2)).right["gender"] < 0.5
     True
     """
-    probabilities = model(stories.ids).softmax(-1)
-    loss = loss_on(model, stories.ids).item()
-    return Report(step, loss, stories.right(probabilities))
+    logits = model(stories.ids)
+    loss = _loss(logits[:, :-1], stories.ids).item()
+    return Report(step, loss, stories.right(logits.softmax(-1)))
 
 
 def train(
@@ -158,6 +158,11 @@ def train(
             optimizer.step()
         if step % every == 0 or step == steps:
             yield report(model, judged, step)
+
+
+def _loss(logits: Tensor, ids: Tensor) -> Tensor:
+    """Score (B, n - 1, vocabulary) against the words 1 to n - 1 of ids, (B, n)."""
+    return F.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten())
 
 
 def _optimizers(model: GPT, decay: float) -> list[torch.optim.Optimizer]:

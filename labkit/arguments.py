@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 if TYPE_CHECKING:
+    from labkit.attention import MultiHeadAttention
     from labkit.cache import KVCache
 
 
@@ -193,6 +194,16 @@ def rotary_base(base: float | None, d_k: int) -> float | None:
     return above_zero("rotary_base", base)
 
 
+def check_layer(layer: MultiHeadAttention) -> None:
+    from labkit.attention import MultiHeadAttention  # which imports this module
+
+    if not isinstance(layer, MultiHeadAttention):
+        raise TypeError(
+            f"layer must be a labkit.MultiHeadAttention; got {type(layer).__name__}. "
+            "Copy one of PyTorch's with MultiHeadAttention.from_torch."
+        )
+
+
 def check_inputs(
     x: Tensor, context: Tensor, mask: Tensor | None, weight: Tensor, h: int, past: int = 0
 ) -> None:
@@ -247,7 +258,14 @@ def check_convertible(module: nn.MultiheadAttention) -> None:
         )
 
 
-def check_fits_torch(d_model: int, h: int, d_k: int, d_v: int, rotary_base: float | None) -> None:
+def check_fits_torch(
+    d_model: int, h: int, h_kv: int, d_k: int, d_v: int, rotary_base: float | None
+) -> None:
+    if h_kv != h:
+        raise ValueError(
+            f"torch.nn.MultiheadAttention has keys and values for each head; got h={h} and "
+            f"h_kv={h_kv}. Keep labkit's module."
+        )
     if rotary_base is not None:
         raise ValueError(
             f"torch.nn.MultiheadAttention has no rotary positions; got rotary_base={rotary_base}. "
@@ -286,6 +304,21 @@ def head_width(x: Tensor, h: int) -> tuple[int, int]:
             f"{tuple(x.shape)}, whose last dimension is {width}. Choose an h that divides {width}."
         )
     return h, width // h
+
+
+def divisors(number: int) -> list[int]:
+    return [i for i in range(1, number + 1) if number % i == 0]
+
+
+def key_heads(h: int, h_kv: int | None) -> int:
+    """Check h_kv, which is h unless given."""
+    h_kv = h if h_kv is None else size("h_kv", h_kv)
+    if h % h_kv:
+        raise ValueError(
+            f"h_kv must divide h, so that as many heads read each head of keys; got h={h} and "
+            f"h_kv={h_kv}. Choose one of {divisors(h)}."
+        )
+    return h_kv
 
 
 def number(name: str, value: float) -> float:

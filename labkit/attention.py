@@ -1,7 +1,8 @@
 """Scaled dot-product attention and multi-head attention, as the chapters derive them.
 
 Letters: B batch, n positions (n_q of queries, n_k of keys), d_model width of the model, h heads,
-d_k and d_v widths of a head. A mask is boolean and True means may attend.
+h_kv heads of keys and values, d_k and d_v widths of a head. A mask is boolean and True means may
+attend.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from labkit.cache import KVCache
 from labkit.fused import fused_attention
 from labkit.positions import rotate
 
-Heads = tuple[Tensor, Tensor, Tensor]  # q, k and v, each (..., h, n, d)
+Heads = tuple[Tensor, Tensor, Tensor]  # q, (..., h, n, d), k and v, (..., h_kv, n, d)
 
 
 @overload
@@ -192,7 +193,7 @@ def merge_heads(x: Tensor) -> Tensor:
 class Projection(NamedTuple):
     """One of the matrices that w_qkv holds, as a view: writing into it writes into w_qkv.
 
-    x W^T + b, from (..., d_model) to (..., h*d). Gradients arrive in w_qkv.
+    x W^T + b, from (..., d_model) to (..., h*d) or (..., h_kv*d). Gradients arrive in w_qkv.
 
     >>> Projection(torch.eye(2) * 3, None)(torch.ones(1, 2)).tolist()
     [[3.0, 3.0]]
@@ -218,6 +219,8 @@ class MultiHeadAttention(nn.Module):
     Args:
         d_model: width of the input, of the context and of the output.
         h: number of heads.
+        h_kv: number of heads of keys and values, each of which h / h_kv heads of queries in a row
+            read (chapter 12): 1 is multi-query attention; h unless given, a head of keys each.
         d_k: width of a head's queries and keys; d_model / h unless given.
         d_v: width of a head's values; d_k unless given.
         bias: add a bias after each projection.
@@ -229,10 +232,11 @@ class MultiHeadAttention(nn.Module):
 
     Raises:
         TypeError: a size that is not a whole number, or a base that is not a number.
-        ValueError: a size under 1, h that does not divide d_model where d_k is left out, a
-            probability outside [0, 1), or a rotation of heads of an odd width d_k.
+        ValueError: a size under 1, h that does not divide d_model where d_k is left out, h_kv that
+            does not divide h, a probability outside [0, 1), or a rotation of heads of an odd width
+            d_k.
 
-    Source: Vaswani et al. (2017), section 3.2.2.
+    Source: Vaswani et al. (2017), section 3.2.2; Ainslie et al. (2023) for h_kv.
 
     >>> MultiHeadAttention(d_model=6, h=2)(torch.ones(1, 4, 6)).shape
     torch.Size([1, 4, 6])
@@ -243,6 +247,7 @@ class MultiHeadAttention(nn.Module):
         d_model: int,
         h: int,
         *,
+        h_kv: int | None = None,
         d_k: int | None = None,
         d_v: int | None = None,
         bias: bool = True,
@@ -253,9 +258,10 @@ class MultiHeadAttention(nn.Module):
     ) -> None:
         super().__init__()
         self.d_model, self.h, self.d_k, self.d_v = arguments.widths(d_model, h, d_k, d_v)
+        self.h_kv = arguments.key_heads(self.h, h_kv)
         self.dropout = arguments.probability("dropout", dropout)
         self.rotary_base = arguments.rotary_base(rotary_base, self.d_k)
-        packed = self.h * (2 * self.d_k + self.d_v)
+        packed = self.h * self.d_k + self.h_kv * (self.d_k + self.d_v)
         self.w_qkv = nn.Linear(self.d_model, packed, bias, device, dtype)
         self.w_o = nn.Linear(self.h * self.d_v, self.d_model, bias, device, dtype)
         nn.init.xavier_uniform_(self.w_qkv.weight)
@@ -306,9 +312,10 @@ class MultiHeadAttention(nn.Module):
         scale, p = self.d_k**-0.5, self.dropout if self.training else 0.0
         is_causal = is_causal or cache is not None
         if return_weights:
-            heads, weights = _step_by_step(
-                *self._qkv(x, context, mask, cache), mask, is_causal, scale, p
-            )
+            q, k, v = self._qkv(x, context, mask, cache)
+            if self.h_kv < self.h:
+                k, v = (kv.repeat_interleave(self.h // self.h_kv, -3) for kv in (k, v))
+            heads, weights = _step_by_step(q, k, v, mask, is_causal, scale, p)
             return self.w_o(merge_heads(heads)), weights
         heads = fused_attention(*self._qkv(x, context, mask, cache), mask, is_causal, scale, p)
         return self.w_o(merge_heads(heads))
@@ -319,17 +326,17 @@ class MultiHeadAttention(nn.Module):
     @property
     def w_q(self) -> Projection:
         """W^Q of all heads: weight (h*d_k, d_model)."""
-        return self._rows(0, self.d_k)
+        return self._parts()[0]
 
     @property
     def w_k(self) -> Projection:
-        """W^K of all heads: weight (h*d_k, d_model)."""
-        return self._rows(self.d_k, self.d_k)
+        """W^K of all heads of keys: weight (h_kv*d_k, d_model)."""
+        return self._parts()[1]
 
     @property
     def w_v(self) -> Projection:
-        """W^V of all heads: weight (h*d_v, d_model)."""
-        return self._rows(2 * self.d_k, self.d_v)
+        """W^V of all heads of values: weight (h_kv*d_v, d_model)."""
+        return self._parts()[2]
 
     @classmethod
     def from_torch(cls, module: nn.MultiheadAttention) -> MultiHeadAttention:
@@ -357,49 +364,53 @@ class MultiHeadAttention(nn.Module):
             batch_first: whether the copy takes (B, n, d_model) or (n, B, d_model).
 
         Raises:
-            ValueError: heads of a width other than d_model / h, or rotary positions, which that
-                module cannot have.
+            ValueError: heads of a width other than d_model / h, shared heads of keys, or rotary
+                positions, which that module cannot have.
 
         >>> MultiHeadAttention(d_model=6, h=2).to_torch().head_dim
         3
         """
         return conversion.to_torch(self, batch_first)
 
-    def _rows(self, start: int, width: int) -> Projection:
-        """Return the rows of w_qkv from h * start on, a width for each head."""
-        rows = slice(self.h * start, self.h * (start + width))
+    def _parts(self) -> list[Projection]:
+        """Cut w_qkv into W^Q, W^K and W^V."""
+        sizes = self.h * self.d_k, self.h_kv * self.d_k, self.h_kv * self.d_v
+        weights = self.w_qkv.weight.split(sizes)
         bias = self.w_qkv.bias
-        return Projection(self.w_qkv.weight[rows], None if bias is None else bias[rows])
+        biases = (None, None, None) if bias is None else bias.split(sizes)
+        return [Projection(*pair) for pair in zip(weights, biases, strict=True)]
 
     def _qkv(
         self, x: Tensor, context: Tensor | None, mask: Tensor | None, cache: KVCache | None
     ) -> Heads:
-        """Return q, k and v, each (B, h, n, d): one product, or two where there is a context."""
-        h, d_k, d_v, w_qkv = self.h, self.d_k, self.d_v, self.w_qkv
+        """Return q, (B, h, n, d), k and v, (B, h_kv, n, d): one product, two with a context."""
+        h, h_kv, d_k, d_v, w_qkv = self.h, self.h_kv, self.d_k, self.d_v, self.w_qkv
         weight, bias = w_qkv.weight, w_qkv.bias
         past = arguments.check_cache(cache, x, context)
         context = x if context is None else context
         arguments.check_inputs(x, context, mask, weight, h, past)
         if context is x:
-            q, k, v = _cut(F.linear(x, weight, bias), h, (d_k, d_k, d_v))
+            q, k, v = _cut(F.linear(x, weight, bias), (h, h_kv, h_kv), (d_k, d_k, d_v))
         else:
-            sizes = h * d_k, h * (d_k + d_v)
+            sizes = h * d_k, h_kv * (d_k + d_v)
             w_q, w_kv = weight.split(sizes)
             b_q, b_kv = (None, None) if bias is None else bias.split(sizes)
             q = split_heads(F.linear(x, w_q, b_q), h)
-            k, v = _cut(F.linear(context, w_kv, b_kv), h, (d_k, d_v))
+            k, v = _cut(F.linear(context, w_kv, b_kv), (h_kv, h_kv), (d_k, d_v))
         if self.rotary_base is not None:
             start = past + k.shape[-2] - q.shape[-2]  # the last query stands at the last key
             q, k = rotate(q, self.rotary_base, start), rotate(k, self.rotary_base, past)
         return (q, k, v) if cache is None else (q, *cache.append(k, v))
 
 
-def _cut(x: Tensor, h: int, widths: tuple[int, ...]) -> tuple[Tensor, ...]:
-    """Cut (..., n, h * sum(widths)) into heads, (..., h, n, width) for each of the widths."""
-    if widths[0] != widths[-1]:
-        return tuple(split_heads(part, h) for part in x.split([h * d for d in widths], -1))
-    parts = x.unflatten(-1, (len(widths), h, -1)).unbind(-3)
-    return tuple([part.transpose(-3, -2) for part in parts])
+def _cut(x: Tensor, heads: tuple[int, ...], widths: tuple[int, ...]) -> tuple[Tensor, ...]:
+    """Cut the features into parts, each of so many heads of a width: (..., heads, n, width)."""
+    if len({*zip(heads, widths, strict=True)}) > 1:
+        sizes = [h * d for h, d in zip(heads, widths, strict=True)]
+        parts = x.split(sizes, -1)
+        return tuple(split_heads(part, h) for part, h in zip(parts, heads, strict=True))
+    alike = x.unflatten(-1, (len(heads), heads[0], -1)).unbind(-3)
+    return tuple([part.transpose(-3, -2) for part in alike])
 
 
 def _step_by_step(

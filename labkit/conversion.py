@@ -35,7 +35,7 @@ def from_torch(kind: type[Ours], theirs: nn.MultiheadAttention) -> Ours:
 
 def to_torch(ours: MultiHeadAttention, batch_first: bool) -> nn.MultiheadAttention:
     """Copy into a ``torch.nn.MultiheadAttention``, as ``MultiHeadAttention.to_torch`` tells."""
-    check_fits_torch(ours.d_model, ours.h, ours.d_k, ours.d_v, ours.rotary_base)
+    check_fits_torch(ours.d_model, ours.h, ours.h_kv, ours.d_k, ours.d_v, ours.rotary_base)
     bias = ours.w_qkv.bias is not None
     theirs = nn.MultiheadAttention(
         ours.d_model, ours.h, ours.dropout, bias, batch_first=batch_first, device="meta"

@@ -5,7 +5,7 @@ that end in ``_macs`` count the former, names that end in ``_flops`` the latter.
 for one sequence; B sequences cost B times as much.
 
 Letters: B batch, n positions (n_q of queries, n_k of keys), d_model width of the model, h heads,
-d_k and d_v widths of a head.
+h_kv heads of keys and values, d_k and d_v widths of a head.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from labkit.arguments import number_bytes, positions, size, widths
+from labkit.arguments import key_heads, number_bytes, positions, size, widths
 
 __all__ = [
     "FLOPS_PER_MAC",
@@ -52,16 +52,23 @@ UNSEEN = (
 
 
 def attention_parameters(
-    d_model: int, h: int, *, d_k: int | None = None, d_v: int | None = None, bias: bool = True
+    d_model: int,
+    h: int,
+    *,
+    h_kv: int | None = None,
+    d_k: int | None = None,
+    d_v: int | None = None,
+    bias: bool = True,
 ) -> int:
     """Give the number of parameters of a multi-head attention layer.
 
-    2 d_model h (d_k + d_v), and with biases h (2 d_k + d_v) + d_model more. Where h d_k = h d_v =
-    d_model that is 4 d_model^2, and 4 d_model more.
+    d_model (h + h_kv) (d_k + d_v), and with biases h d_k + h_kv (d_k + d_v) + d_model more. Where
+    h_kv = h and h d_k = h d_v = d_model that is 4 d_model^2, and 4 d_model more.
 
     Args:
         d_model: width of the input and of the output.
         h: number of heads.
+        h_kv: number of heads of keys and values; h unless given.
         d_k: width of a head's queries and keys; d_model / h unless given.
         d_v: width of a head's values; d_k unless given.
         bias: count a bias after each of the four projections.
@@ -71,7 +78,8 @@ def attention_parameters(
 
     Raises:
         TypeError: a size that is not a whole number.
-        ValueError: a size under 1, or h that does not divide d_model where d_k is left out.
+        ValueError: a size under 1, h that does not divide d_model where d_k is left out, or h_kv
+            that does not divide h.
 
     Source: Vaswani et al. (2017), section 3.2.2, the shapes of the projections.
 
@@ -79,8 +87,9 @@ def attention_parameters(
     (1048576, 1050624)
     """
     d_model, h, d_k, d_v = widths(d_model, h, d_k, d_v)
-    matrices = 2 * d_model * h * (d_k + d_v)
-    return matrices + (h * (2 * d_k + d_v) + d_model if bias else 0)
+    h_kv = key_heads(h, h_kv)
+    matrices = d_model * (h + h_kv) * (d_k + d_v)
+    return matrices + (h * d_k + h_kv * (d_k + d_v) + d_model if bias else 0)
 
 
 def count_parameters(module: nn.Module) -> int:
@@ -109,19 +118,21 @@ def projection_macs(
     h: int,
     *,
     n_k: int | None = None,
+    h_kv: int | None = None,
     d_k: int | None = None,
     d_v: int | None = None,
 ) -> int:
     """Give the multiply-adds of the four projections.
 
-    (n_q + n_k) d_model h d_k for queries and keys, (n_k + n_q) d_model h d_v for values and W^O.
-    In self-attention with h d_k = h d_v = d_model that is 4 n d_model^2.
+    n_q d_model h (d_k + d_v) for queries and W^O, n_k d_model h_kv (d_k + d_v) for keys and
+    values. In self-attention with h_kv = h and h d_k = h d_v = d_model that is 4 n d_model^2.
 
     Args:
         n_q: number of queries.
         d_model: width of the input and of the output.
         h: number of heads.
         n_k: number of keys; n_q unless given.
+        h_kv: number of heads of keys and values; h unless given.
         d_k: width of a head's queries and keys; d_model / h unless given.
         d_v: width of a head's values; d_k unless given.
 
@@ -130,7 +141,8 @@ def projection_macs(
 
     Raises:
         TypeError: a size that is not a whole number.
-        ValueError: a size under 1, or h that does not divide d_model where d_k is left out.
+        ValueError: a size under 1, h that does not divide d_model where d_k is left out, or h_kv
+            that does not divide h.
 
     Source: Vaswani et al. (2017), section 3.2.2, the shapes of the projections.
 
@@ -139,7 +151,7 @@ def projection_macs(
     """
     n_q, n_k = positions(n_q, n_k)
     d_model, h, d_k, d_v = widths(d_model, h, d_k, d_v)
-    return (n_q + n_k) * d_model * h * (d_k + d_v)
+    return d_model * (d_k + d_v) * (n_q * h + n_k * key_heads(h, h_kv))
 
 
 def product_macs(
@@ -187,23 +199,25 @@ def attention_flops(
     h: int,
     *,
     n_k: int | None = None,
+    h_kv: int | None = None,
     d_k: int | None = None,
     d_v: int | None = None,
 ) -> int:
     """Give the FLOPs of a layer's matrix products: two for each multiply-add.
 
-    2 (projection_macs + product_macs). In self-attention with h d_k = h d_v = d_model that is
-    8 n d_model^2 + 4 n^2 d_model.
+    2 (projection_macs + product_macs). In self-attention with h_kv = h and h d_k = h d_v = d_model
+    that is 8 n d_model^2 + 4 n^2 d_model.
 
     Args:
-        n_q, d_model, h, n_k, d_k, d_v: as in projection_macs.
+        n_q, d_model, h, n_k, h_kv, d_k, d_v: as in projection_macs.
 
     Returns:
         A number of FLOPs, for one sequence. Biases and softmax are not counted.
 
     Raises:
         TypeError: a size that is not a whole number.
-        ValueError: a size under 1, or h that does not divide d_model where d_k is left out.
+        ValueError: a size under 1, h that does not divide d_model where d_k is left out, or h_kv
+            that does not divide h.
 
     Source: Vaswani et al. (2017), sections 3.2.1 and 3.2.2.
 
@@ -211,8 +225,8 @@ def attention_flops(
     528
     """
     sizes = {"n_k": n_k, "d_k": d_k, "d_v": d_v}
-    macs = projection_macs(n_q, d_model, h, **sizes) + product_macs(n_q, d_model, h, **sizes)
-    return FLOPS_PER_MAC * macs
+    projections = projection_macs(n_q, d_model, h, h_kv=h_kv, **sizes)
+    return FLOPS_PER_MAC * (projections + product_macs(n_q, d_model, h, **sizes))
 
 
 def count_flops(function: Callable[..., Any], *args: Any, **kwargs: Any) -> int:

@@ -26,13 +26,28 @@ def fused_attention(
 ) -> Tensor:
     """Mix the values by softmax(scale * q k^T), with the arguments that attention has checked.
 
-    Leading dimensions are equal, and the mask broadcasts. A query with nothing to see gets zeros.
+    Leading dimensions are equal, but that several heads of q in a row may read one of k and v; the
+    mask broadcasts. A query with nothing to see gets zeros.
     """
     q, k, v = [x if x.stride(-1) == 1 else x.contiguous() for x in (q, k, v)]
+    if q.shape[-2] == 1 and q.shape[:-2] != k.shape[:-2]:
+        return _one_query_by_groups(q, k, v, mask, scale, dropout_p)
     is_causal = is_causal and q.shape[-2] > 1  # one query is the last position, and sees them all
     if is_causal and (mask is not None or q.shape[-2] != k.shape[-2]):
         return _causal_by_blocks(q, k, v, mask, scale, dropout_p)
     return _on_kernel(q, k, v, mask, is_causal, scale, dropout_p)
+
+
+def _one_query_by_groups(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float, dropout_p: float
+) -> Tensor:
+    """Let the heads that read the same keys be the queries of one head: keys are read once."""
+    h, h_kv = q.shape[-3], k.shape[-3]
+    if mask is not None and mask.ndim > 2 and mask.shape[-3] == h:
+        mask = mask.squeeze(-2).unflatten(-2, (h_kv, h // h_kv))
+    folded = q.squeeze(-2).unflatten(-2, (h_kv, h // h_kv))
+    out = _on_kernel(folded, k, v, mask, False, scale, dropout_p)
+    return out.flatten(-3, -2).unsqueeze(-2)
 
 
 def _causal_by_blocks(
@@ -73,7 +88,10 @@ def _on_kernel(
         q, k, v = (_four_dimensional(x, lead) for x in (q, k, v))
     if d_k != d_v:  # a feature of zeros changes no score, and no output but its own
         q, k, v = (F.pad(x, (0, max(d_k, d_v) - x.shape[-1])) for x in (q, k, v))
-    out = F.scaled_dot_product_attention(q, k, v, mask, dropout_p, is_causal, scale=scale)
+    shared = q.shape[1] != k.shape[1]
+    out = F.scaled_dot_product_attention(
+        q, k, v, mask, dropout_p, is_causal, scale=scale, enable_gqa=shared
+    )
     if d_k != d_v:
         out = out[..., :d_v]
     return out if len(lead) == 2 else out.reshape(*lead, n_q, d_v)

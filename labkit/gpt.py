@@ -58,11 +58,17 @@ class Block(nn.Module):
     """
 
     def __init__(
-        self, d_model: int, h: int, *, d_ff: int | None = None, rotary_base: float | None = None
+        self,
+        d_model: int,
+        h: int,
+        *,
+        h_kv: int | None = None,
+        d_ff: int | None = None,
+        rotary_base: float | None = None,
     ) -> None:
         super().__init__()
         self.attention_norm: nn.Module = nn.LayerNorm(d_model)
-        self.attention = MultiHeadAttention(d_model, h, rotary_base=rotary_base)
+        self.attention = MultiHeadAttention(d_model, h, h_kv=h_kv, rotary_base=rotary_base)
         self.feed_forward_norm: nn.Module = nn.LayerNorm(d_model)
         self.feed_forward = FeedForward(
             d_model, 4 * d_model if d_ff is None else size("d_ff", d_ff)
@@ -102,6 +108,7 @@ class GPT(nn.Module):
         d_model: width of the residual stream.
         h: heads of a layer.
         layers: blocks.
+        h_kv: heads of keys and values of a layer; h unless given.
         d_ff: width inside the feed-forward; 4 d_model unless given.
         positions: how a word's place is told: "rotary" turns queries and keys, "learned" and
             "sinusoidal" add a vector to the word's, "none" leaves it out.
@@ -126,6 +133,7 @@ class GPT(nn.Module):
         h: int,
         layers: int,
         *,
+        h_kv: int | None = None,
         d_ff: int | None = None,
         positions: str = "rotary",
         most: int = 1024,
@@ -138,7 +146,8 @@ class GPT(nn.Module):
         self.words = nn.Embedding(size("vocabulary", vocabulary), size("d_model", d_model))
         self.places = nn.Embedding(size("most", most), d_model) if positions == "learned" else None
         blocks = (
-            Block(d_model, h, d_ff=d_ff, rotary_base=base) for _ in range(size("layers", layers))
+            Block(d_model, h, h_kv=h_kv, d_ff=d_ff, rotary_base=base)
+            for _ in range(size("layers", layers))
         )
         self.blocks = nn.ModuleList(blocks)
         self.norm: nn.Module = nn.LayerNorm(d_model)
@@ -259,6 +268,7 @@ def load_gpt(path: str | Path | None = None) -> GPT:
                 int(about["h"]),
                 len({name.split(".")[1] for name in state if name.startswith("blocks.")}),
                 d_ff=len(state["blocks.0.feed_forward.expand.bias"]),
+                h_kv=int(about.get("h_kv", about["h"])),
                 rotary_base=float(about["rotary_base"]),
             )
         model.load_state_dict(state, assign=True)
@@ -271,7 +281,7 @@ def load_gpt(path: str | Path | None = None) -> GPT:
 
 
 def save_gpt(model: GPT, path: str | Path) -> None:
-    """Write a GPT's tensors in float16, and beside them h and rotary_base, which no shape tells.
+    """Write a GPT's tensors in float16, and beside them what no shape tells: h, h_kv, rotary_base.
 
     Args:
         model: a GPT with rotary positions.
@@ -287,7 +297,7 @@ def save_gpt(model: GPT, path: str | Path) -> None:
     if model.positions != "rotary":
         raise ValueError(f"positions must be 'rotary' to be written; got {model.positions!r}.")
     attention = model.stack()[0].attention
-    about = {"h": str(attention.h), "rotary_base": str(attention.rotary_base)}
+    about = {name: str(getattr(attention, name)) for name in ("h", "h_kv", "rotary_base")}
     # Each a copy, for a file cannot hold one tensor under two names, as a tied model has.
     tensors = {
         name: tensor.detach().to("cpu", torch.float16, copy=True).contiguous()

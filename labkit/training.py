@@ -40,14 +40,16 @@ class Report(NamedTuple):
     right: dict[str, float]  # for each relation the mean probability on what is right
 
 
-def small_gpt(seed: int, positions: str = "rotary", *, layers: int = 2) -> GPT:
+def small_gpt(
+    seed: int, positions: str = "rotary", *, layers: int = 2, h_kv: int | None = None
+) -> GPT:
     """Make the chapters' GPT, untrained: 2 layers of 4 heads, width 64.
 
     >>> sum(weight.numel() for weight in small_gpt(0).parameters())
     107264
     """
     torch.manual_seed(whole("seed", seed))
-    return GPT(len(VOCABULARY), d_model=64, h=4, layers=layers, positions=positions, most=WORDS)
+    return GPT(len(VOCABULARY), 64, 4, layers, h_kv=h_kv, positions=positions, most=WORDS)
 
 
 def without(model: GPT, part: str) -> GPT:

@@ -1,0 +1,263 @@
+"""Heads that share keys and values: make a layer that caches less out of one that is trained."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from labkit import arguments
+from labkit.attention import (
+    MultiHeadAttention,
+    Projection,
+    merge_heads,
+    scaled_dot_product_attention,
+    split_heads,
+)
+from labkit.cache import KVCache
+from labkit.positions import rotate
+
+__all__ = ["LatentAttention", "latent", "share_heads"]
+
+WAYS = ("mean", "first", "svd")
+
+
+@torch.no_grad()
+def share_heads(
+    layer: MultiHeadAttention, h_kv: int, how: str = "mean", *, inputs: Tensor | None = None
+) -> MultiHeadAttention:
+    """Make a layer with fewer heads of keys and values out of a trained one.
+
+    Neighbours share. With "mean" or "first" they get the mean of their matrices, or the first of
+    them. With "svd" the shared keys s are the d_k directions in which the keys k_i of the group
+    vary most, k_i ~ U_i s; since q . U_i s = U_i^T q . s, each head's U_i^T goes into its queries,
+    and likewise, for the values, into W^O. Under a rotation U_i may only turn and stretch each
+    pair of features, which are then treated as one complex number.
+
+    Args:
+        layer: any, which is left as it is.
+        h_kv: heads of keys and values of the new layer, a divisor of the layer's.
+        how: "mean", "first" or "svd".
+        inputs: (..., d_model), what the layer reads, for "svd" to weigh directions by; without it
+            every direction of x counts as much.
+
+    Returns:
+        A layer with all the heads of queries. Its biases are those that follow from the above.
+
+    Raises:
+        TypeError: not a MultiHeadAttention, or an h_kv that is not a whole number.
+        ValueError: an h_kv that does not divide the layer's, or another way.
+
+    Source: Ainslie et al. (2023), section 2.1, for "mean" and "first".
+
+    >>> share_heads(MultiHeadAttention(8, 4), 2).w_k.weight.shape
+    torch.Size([4, 8])
+    """
+    arguments.check_layer(layer)
+    arguments.one_of("how", how, WAYS)
+    h_kv = arguments.key_heads(layer.h_kv, h_kv)
+    queries = _with_bias(layer.w_q).unflatten(0, (layer.h, layer.d_k))
+    keys = _with_bias(layer.w_k).unflatten(0, (h_kv, -1, layer.d_k))
+    values = _with_bias(layer.w_v).unflatten(0, (h_kv, -1, layer.d_v))
+    slabs = layer.w_o.weight.unflatten(1, (layer.h, layer.d_v)).transpose(0, 1)
+    if how == "svd":
+        moment = _second_moment(keys, inputs)
+        common = _common if layer.rotary_base is None else _common_turned
+        readers = layer.h // layer.h_kv
+        keys, into_queries = common(keys, moment)
+        values, into_slabs = _common(values, moment)
+        queries = into_queries.repeat_interleave(readers, 0).mT @ queries
+        slabs = slabs @ into_slabs.repeat_interleave(readers, 0)
+    else:
+        keys, values = (g.mean(1) if how == "mean" else g[:, 0] for g in (keys, values))
+    bias, base = layer.w_qkv.bias is not None, layer.rotary_base
+    shared = MultiHeadAttention(layer.d_model, layer.h, h_kv=h_kv, d_k=layer.d_k, d_v=layer.d_v,
+        bias=bias, dropout=layer.dropout, rotary_base=base).to(layer.w_o.weight)  # fmt: skip
+    shared.w_o.load_state_dict(layer.w_o.state_dict())
+    shared.w_o.weight.copy_(slabs.transpose(0, 1).flatten(1))
+    for part, rows in ((shared.w_q, queries), (shared.w_k, keys), (shared.w_v, values)):
+        part.weight.copy_(rows.flatten(0, 1)[:, : layer.d_model])
+        if part.bias is not None:
+            part.bias.copy_(rows.flatten(0, 1)[:, -1])
+    return shared.train(layer.training)
+
+
+class LatentAttention(nn.Module):
+    """Rebuild the keys and values of all heads from c numbers a position, and cache only these.
+
+    c_t = W_down x_t; keys and values of head i are W_up,i c_t. The rest is multi-head attention. A
+    rotation turns the rebuilt keys, here in every step anew.
+
+    Args:
+        d_model: width of the input and of the output.
+        h: number of heads.
+        c: width of the latent.
+        d_k, d_v: width of a head's keys and of its values.
+        bias: add a bias after each projection but W_down.
+        rotary_base: as in MultiHeadAttention.
+
+    Source: DeepSeek-AI (2024), section 2.1.2, without its separate rotary keys.
+
+    >>> LatentAttention(d_model=8, h=4, c=3, d_k=2, d_v=2)(torch.ones(1, 5, 8)).shape
+    torch.Size([1, 5, 8])
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        h: int,
+        c: int,
+        *,
+        d_k: int,
+        d_v: int,
+        bias: bool = True,
+        rotary_base: float | None = None,
+    ) -> None:
+        super().__init__()
+        self.d_model, self.h, self.d_k, self.d_v = arguments.widths(d_model, h, d_k, d_v)
+        self.c = arguments.size("c", c)
+        self.rotary_base = arguments.rotary_base(rotary_base, self.d_k)
+        self.w_q = nn.Linear(d_model, h * d_k, bias)
+        self.w_down = nn.Linear(d_model, c, bias=False)
+        self.w_up = nn.Linear(c, h * (d_k + d_v), bias)
+        self.w_o = nn.Linear(h * d_v, d_model, bias)
+
+    def forward(
+        self,
+        x: Tensor,
+        mask: Tensor | None = None,
+        *,
+        is_causal: bool = False,
+        return_weights: bool = False,
+        cache: KVCache | None = None,
+    ) -> Tensor | tuple[Tensor, Tensor]:
+        """Attend from x to itself, and to what the cache holds.
+
+        Args:
+            x: (B, n_q, d_model).
+            mask: boolean, broadcastable to (B, h, n_q, n_k), True where a query may attend.
+            is_causal: also hide the future.
+            return_weights: also return each head's weights.
+            cache: latents of earlier positions, as its keys: (B, 1, n, c). Those of x are
+                appended, and attention is causal over all. Its values have no width.
+
+        Returns:
+            The output, (B, n_q, d_model); with ``return_weights`` also (B, h, n_q, n_k).
+
+        Raises:
+            TypeError, ValueError: as MultiHeadAttention.
+        """
+        past = arguments.check_cache(cache, x, None)
+        arguments.check_inputs(x, x, mask, self.w_q.weight, self.h, past)
+        q, latents = split_heads(self.w_q(x), self.h), self.w_down(x)
+        if cache is not None:
+            held, _ = cache.append(latents[:, None], latents[:, None, :, :0])
+            latents = held[:, 0]
+        k, v = self.w_up(latents).split([self.h * self.d_k, self.h * self.d_v], -1)
+        k, v = split_heads(k, self.h), split_heads(v, self.h)
+        if self.rotary_base is not None:
+            q, k = rotate(q, self.rotary_base, past), rotate(k, self.rotary_base)
+        causal = is_causal or cache is not None
+        if return_weights:
+            heads, weights = scaled_dot_product_attention(
+                q, k, v, mask, is_causal=causal, return_weights=True
+            )
+            return self.w_o(merge_heads(heads)), weights
+        heads = scaled_dot_product_attention(q, k, v, mask, is_causal=causal)
+        return self.w_o(merge_heads(heads))
+
+
+@torch.no_grad()
+def latent(layer: MultiHeadAttention, c: int, *, inputs: Tensor | None = None) -> LatentAttention:
+    """Make a layer that caches c numbers a position out of a trained one.
+
+    The keys and values of all heads, M x with M = (W_K; W_V), become U U^T M x, where U holds the c
+    directions in which they vary most: W_down = U^T M and W_up = U. Nothing is lost with
+    c = d_model, nor with c = h_kv (d_k + d_v).
+
+    Args:
+        layer: any, which is left as it is.
+        c: width of the latent, at most d_model.
+        inputs: (..., d_model), what the layer reads, to weigh directions by; without it every
+            direction of x counts as much.
+
+    Raises:
+        TypeError: not a MultiHeadAttention, or a c that is not a whole number.
+        ValueError: a c under 1 or above d_model.
+
+    Source: DeepSeek-AI (2024), section 2.1.2, for the form; the conversion is the book's.
+
+    >>> latent(MultiHeadAttention(8, 4), 3).w_down.weight.shape
+    torch.Size([3, 8])
+    """
+    arguments.check_layer(layer)
+    if arguments.size("c", c) > layer.d_model:
+        raise ValueError(
+            f"c must be at most d_model={layer.d_model}, with which nothing is lost; got {c}."
+        )
+    bias = layer.w_qkv.bias is not None
+    small = LatentAttention(layer.d_model, layer.h, c, d_k=layer.d_k, d_v=layer.d_v, bias=bias,
+        rotary_base=layer.rotary_base).to(layer.w_o.weight)  # fmt: skip
+    readers = layer.h // layer.h_kv
+    keys, values = (
+        rows.unflatten(0, (layer.h_kv, -1)).repeat_interleave(readers, 0).flatten(0, 1)
+        for rows in (_with_bias(layer.w_k), _with_bias(layer.w_v))
+    )
+    both = torch.cat([keys, values])
+    matrix = both[:, : layer.d_model]
+    up = _directions(matrix, _second_moment(matrix, inputs), c)
+    small.w_down.weight.copy_(up.mT @ matrix)
+    small.w_up.weight.copy_(up)
+    small.w_q.weight.copy_(layer.w_q.weight)
+    if layer.w_q.bias is not None:
+        small.w_q.bias.copy_(layer.w_q.bias)
+        small.w_up.bias.copy_(both[:, -1])
+    small.w_o.load_state_dict(layer.w_o.state_dict())
+    return small.train(layer.training)
+
+
+def _with_bias(part: Projection) -> Tensor:
+    """Return (rows, d_model), or (rows, d_model + 1) with the bias as what a feature of 1 adds."""
+    return part.weight if part.bias is None else torch.cat([part.weight, part.bias[:, None]], 1)
+
+
+def _second_moment(rows: Tensor, inputs: Tensor | None) -> Tensor:
+    """Return the mean of x x^T over the inputs, with a last feature of 1 if the rows have one."""
+    width = rows.shape[-1]
+    if inputs is None:
+        return torch.eye(width).to(rows)
+    x = inputs.reshape(-1, inputs.shape[-1]).to(rows)
+    x = F.pad(x, (0, width - x.shape[-1]), value=1.0)
+    return x.mT @ x / len(x)
+
+
+def _directions(rows: Tensor, moment: Tensor, kept: int) -> Tensor:
+    """Return the directions, (..., m, kept), in which rows x varies most; rows (..., m, width)."""
+    spread = rows @ moment.to(rows.dtype) @ rows.mH
+    return torch.linalg.eigh(spread).eigenvectors[..., -kept:]
+
+
+def _common(groups: Tensor, moment: Tensor) -> tuple[Tensor, Tensor]:
+    """Share the rows of each group: (h_kv, r, d, width) gives (h_kv, d, width) and U.
+
+    U is (h_kv * r, d, d): what belongs to head i is nearly U_i times what is shared.
+    """
+    _, r, d, _ = groups.shape
+    rows = groups.flatten(1, 2)
+    up = _directions(rows, moment, d)
+    return up.mT @ rows, up.unflatten(1, (r, d)).flatten(0, 1)
+
+
+def _common_turned(groups: Tensor, moment: Tensor) -> tuple[Tensor, Tensor]:
+    """Do as _common does, with a U_i that commutes with every rotation of pairs of features."""
+    rows = torch.complex(groups[..., 0::2, :], groups[..., 1::2, :]).transpose(1, 2)
+    up = _directions(rows, moment, 1)  # (h_kv, d / 2, r, 1)
+    shared = torch.view_as_real((up.mH @ rows).squeeze(2))  # (h_kv, d / 2, width, 2)
+    factors = up.squeeze(-1).transpose(1, 2).flatten(0, 1)  # (h_kv * r, d / 2)
+    turn = torch.tensor([[1.0, 0.0], [0.0, 1.0]]), torch.tensor([[0.0, -1.0], [1.0, 0.0]])
+    one, i = (part.to(groups) for part in turn)
+    blocks = factors.real[..., None, None] * one + factors.imag[..., None, None] * i
+    maps = torch.diag_embed(blocks.permute(0, 2, 3, 1))  # (heads, 2, 2, d / 2, d / 2)
+    return shared.transpose(-2, -1).flatten(1, 2), maps.permute(0, 3, 1, 4, 2).flatten(3).flatten(
+        1, 2
+    )

@@ -236,6 +236,14 @@ REMARKS = {
     "fall by hundreds": "; in this example scores fall by 300 from key to key",
     "are all equal": "; in this example all scores are 0",
 }
+RAISED = {  # by how much scores rise from key to key, and how high the first is
+    "rise": (2, 0),
+    "fall": (-2, 0),
+    "are 3,200 higher": (0, 3200),
+    "are 3,200 lower": (0, -3200),
+    "rise by hundreds": (300, 0),
+    "fall by hundreds": (-300, 0),
+}
 HIGH = {what for what, remark in REMARKS.items() if "00" in remark}
 
 
@@ -318,17 +326,14 @@ def drawn(seed: int, sizes: tuple[int, ...], what: str, dtype: torch.dtype) -> l
     draw = drawing(seed + sum(sizes))
     shapes = ((n_q, d_k), (n_k, d_k), (n_k, d_v))
     q, k, v = (draw(B, n, h, d).to(dtype).transpose(1, 2) for n, d in shapes)
-    if what == "any":
+    if not REMARKS[what]:
         return [1.5 * q, k, v]
     q, k = (2 * q).round() / 2, (2 * k).round() / 2
-    if what == "are all equal":
+    if what not in RAISED:
         return [0 * q, k, v]
-    step = 2 * d_k**0.5  # times half a number, and scaled: that number
-    places = torch.arange(n_k, dtype=dtype)
-    rising = {"rise": 2 * places, "fall": -2 * places}
-    rising |= {"rise by hundreds": 300 * places, "fall by hundreds": -300 * places}
-    rising |= {"are 3,200 higher": 3200 + 0 * places, "are 3,200 lower": -3200 + 0 * places}
-    q[..., 0], k[..., 0] = step, rising[what] / 2
+    slope, constant = RAISED[what]
+    # The scale takes √d_k away again.
+    q[..., 0], k[..., 0] = d_k**0.5, constant + slope * torch.arange(n_k, dtype=dtype)
     return [q, k, v]
 
 
@@ -437,9 +442,6 @@ def wrong_merges(
     return {
         f"the results of each {name} were averaged": torch.stack(parts).sum(dim=0)
         / torch.stack(sees).sum(dim=0).clamp(min=1),
-        f"the results of each {name} were averaged, also where a query sees nothing of it": (
-            torch.stack(parts).mean(dim=0)
-        ),
         f"the results of each {name} were added": torch.stack(parts).sum(dim=0),
         f"only the last {name} counts": parts[-1],
         f"only the first {name} counts": parts[0],

@@ -366,7 +366,7 @@ def expect_tiled(answer: Answer, seed: int, case: Tiles, dtype: torch.dtype) -> 
             f"what softmax(q kᵀ/√d_k) v gives, with tiles of {block_q} × {block_k}"
             + (", and with the last query at the last key" if is_causal else ""),
             f"{int(off.sum())} of {off.numel()} rows differ, first query {i} of {n_q} (text {b}, "
-            f"head {head}), of which tile {i // block_q} is the place{REMARKS[what]}"
+            f"head {head}), in block {i // block_q} of the queries{REMARKS[what]}"
             + recognise(out, known),
         )
     return outcome

@@ -26,11 +26,14 @@ from labkit import (
     ledger,
     live,
     merge_heads,
+    ranks,
     split_heads,
 )
 from labkit.attention import window_mask
 from labkit.encoder import load_encoder
 from labkit.live import base, mask_painter, saturation, split_and_merge
+from labkit.live.ranks import COUNTS, STAGES, small_layer
+from labkit.nested import flat
 from labkit.softmax import softmax_jacobian
 from press.extension.live_figures import LiveRenderer, page_scripts
 from press.notebooks import NOTEBOOKS, outputs, read
@@ -110,6 +113,9 @@ def test_the_scripts_are_light():
         (live.DecodingCache, "block", 0, r"block must be one of \['the whole prompt', 1.* got 0"),
         (live.DecodingCache, "window", 2.0, r"window must be one of \['none', 1, .* got 2.0"),
         (live.DecodingCache, "at", 17, "at must be one of .* got 17"),
+        (live.Ranks, "world", 5, r"world must be one of \[1, 2, 3, 4, 6, 8\]; got 5"),
+        (live.Ranks, "stage", 1, "stage must be one of .* got 1"),
+        (live.Ranks, "order", "ring", r"order must be one of \['blocks in a row', .* got 'ring'"),
         (live.HeadViewer, "layer", 2, "layer must be a whole number from 0 to 1; got 2"),
         (live.HeadViewer, "key", 3, "key must be a whole number from 0 to 2; got 3"),
         (live.HeadViewer, "sentence", 1, "sentence must be a whole number from 0 to 0; got 1"),
@@ -393,6 +399,129 @@ def test_a_cached_step_is_n_times_cheaper_and_a_window_stops_the_bytes():
 def test_a_prompt_or_a_position_beyond_the_text_ends_with_it():
     beyond, end = (live.DecodingCache(prompt=m, n=5, at=m) for m in (9, 5))
     assert beyond.values() == end.values()
+
+
+def held(weight: torch.Tensor) -> set[int]:
+    return set(weight.flatten().int().tolist())
+
+
+@pytest.mark.parametrize("world", COUNTS)
+def test_ranks_hold_what_shard_gives_them_or_are_refused_as_there(world: int):
+    dealt = 0
+    for h, h_kv in itertools.product(COUNTS, COUNTS):
+        values = live.Ranks(world=world, h=h, h_kv=h_kv, d_model=24).values()
+        try:
+            layer = MultiHeadAttention(24, h, h_kv=h_kv)
+            with torch.no_grad():  # each head's rows say which it is
+                for weight, heads in [(layer.w_q.weight, h), (layer.w_k.weight, h_kv)]:
+                    weight.unflatten(0, (heads, -1)).copy_(torch.arange(heads)[:, None, None])
+            parts = [ranks.shard(layer, rank, world) for rank in range(world)]
+        except ValueError:
+            assert not any(flat(list(values.values())[:7])), (h, h_kv)
+            continue
+        dealt += 1
+        assert values["parameters of a rank"] == [counting.count_parameters(part) for part in parts]
+        for rank, part in enumerate(parts):
+            heads = {i for i, here in enumerate(values["heads of a rank"][rank]) if here}
+            keys = values["heads of keys and values of a rank"][rank]
+            assert heads == held(part.w_q.weight)
+            assert {i for i, here in enumerate(keys) if here} == held(part.w_k.weight)
+    assert dealt
+
+
+@pytest.mark.parametrize(("h", "h_kv"), [(4, 4), (6, 3), (8, 2), (8, 1)])
+def test_what_ranks_compute_adds_up_to_the_layer(h: int, h_kv: int):
+    layer = small_layer(h, h_kv)
+    numbers = torch.from_numpy(saturation.normals(3, 24)).view(2, 1, 3, 4)
+    x, dy = numbers[0].clone().requires_grad_(), numbers[1]
+    out = layer(x)
+    (dx,) = torch.autograd.grad(out, x, dy)
+    for world in (1, h_kv, h):
+        values = live.Ranks(world=world, h=h, h_kv=h_kv).values()
+        sums = torch.tensor(values["sums"], dtype=torch.float64)
+        torch.testing.assert_close(sums, torch.stack([out[0, -1], dx[0, -1]]))
+        if world > 1:
+            assert not torch.isclose(torch.tensor(values["partial dx"][0]), dx[0, -1].float()).any()
+
+
+def test_the_figure_draws_no_number_of_the_notebooks():
+    torch.manual_seed(0)
+    before = torch.get_rng_state()
+    live.Ranks().values()
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.parametrize("world", COUNTS)
+def test_an_all_reduce_moves_what_a_ring_does(world: int):
+    tensor = torch.empty(4, 24)
+    pieces = tensor.flatten().tensor_split(world)
+    # Twice around, first to add up the pieces, then to hand out the sums: all but one each time.
+    sent = 2 * sum(piece.nbytes for piece in pieces[1:])
+    for stage, reduces in zip(STAGES, [0, 0, 1, 1, 2], strict=True):
+        figure = live.Ranks(world=world, h=world, h_kv=world, d_model=24, n=4, stage=stage)
+        assert figure.values()["bytes, by heads"] == [tensor.nbytes, sent, reduces * sent]
+
+
+@pytest.mark.parametrize("order", ["blocks in a row", "zigzag"])
+@pytest.mark.parametrize("world", [2, 3, 4])
+def test_the_ring_is_what_real_ranks_do(world: int, order: str):
+    n, d_model = 24, 48
+    figure = live.Ranks(world=world, order=order, positions=n, d_model=d_model)
+    blocks = torch.arange(n).chunk(len(figure.values()["rank of a block"]))
+
+    def walk(rank: ranks.Rank) -> list[tuple[list[int], list[int], int, int]]:
+        chosen = [rank.rank, -1 - rank.rank] if order == "zigzag" else [rank.rank]
+        own = torch.cat([blocks[i] for i in chosen])
+        # A key and a value for each position, that say which it is.
+        keys, steps = own.float()[:, None, None].expand(-1, 2, d_model), []
+        for _ in range(world):
+            at = keys[:, 0, 0].int().tolist()
+            pairs = sum(j <= i for i in own.tolist() for j in at)
+            steps.append((own.tolist(), at, pairs, rank.sent))
+            if len(steps) < world:
+                keys = rank.shift(keys)
+        return steps
+
+    walked = ranks.run(walk, world)
+    for step in range(1, world + 1):
+        figure.step = step
+        values = figure.values()
+        so_far = [[pairs for *_, pairs, _ in steps[:step]] for steps in walked]
+        whole = [sum(pairs for *_, pairs, _ in steps) for steps in walked]
+        assert values["pairs of a rank"] == [
+            [pairs[-1], sum(pairs), every] for pairs, every in zip(so_far, whole, strict=True)
+        ]
+        assert values["largest shares, added up"][0] == sum(map(max, zip(*so_far, strict=True)))
+        assert {steps[step - 1][-1] for steps in walked} == {values["bytes, by positions"][0]}
+        for rank, steps in enumerate(walked):
+            queries, keys, *_ = steps[step - 1]
+            for told, positions in [("rank of a block", queries), ("rank of its keys now", keys)]:
+                mine = [block for block, of in zip(blocks, values[told], strict=True) if of == rank]
+                assert sorted(torch.cat(mine).tolist()) == sorted(positions)
+        assert sum(flat(values["pairs of this step"])) == sum(pairs[-1] for pairs in so_far)
+    assert len(set(values["bytes, by positions"])) == 1
+    assert values["bytes, by positions"][0] * world == 2 * (world - 1) * n * d_model * 4
+
+
+def test_zigzag_shares_causal_pairs_evenly():
+    rows, zigzag = (
+        live.Ranks(order=order, step=8).values() for order in ("blocks in a row", "zigzag")
+    )
+    assert [so_far for _, so_far, _ in rows["pairs of a rank"]] == [36, 100, 164, 228]
+    assert [so_far for _, so_far, _ in zigzag["pairs of a rank"]] == [132] * 4
+    assert rows["largest shares, added up"] == [228, 228]
+    assert zigzag["largest shares, added up"] == [132, 132]
+    everyone = live.Ranks(causal=False, step=3).values()["pairs of a rank"]
+    assert everyone == [[64, 192, 256]] * 4
+
+
+def test_positions_that_ranks_do_not_divide_are_refused():
+    odd = [live.Ranks(world=8, positions=12), live.Ranks(world=8, positions=24, order="zigzag")]
+    for figure in odd:
+        of, of_keys, *numbers = list(figure.values().values())[7:]
+        assert {*of, *of_keys} == {-1}
+        assert not any(flat(numbers))
+    assert live.Ranks(world=8, positions=24).values()["rank of a block"] == list(range(8))
 
 
 @pytest.mark.parametrize("h", [1, 2, 3])

@@ -10,6 +10,7 @@ from labkit.live.head_viewer import HeadViewer
 from labkit.live.layer_cost import LayerCost
 from labkit.live.mask_painter import MaskPainter
 from labkit.live.output_projection import OutputProjection
+from labkit.live.ranks import Ranks
 from labkit.live.saturation import Saturation
 from labkit.live.self_and_cross import SelfAndCross
 from labkit.live.small_gpt import SmallGPT
@@ -22,6 +23,7 @@ FIGURES = (
     LayerCost,
     MaskPainter,
     OutputProjection,
+    Ranks,
     Saturation,
     SelfAndCross,
     SmallGPT,
@@ -38,6 +40,7 @@ __all__ = [
     "LiveFigure",
     "MaskPainter",
     "OutputProjection",
+    "Ranks",
     "Saturation",
     "SelfAndCross",
     "SmallGPT",

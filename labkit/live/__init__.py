@@ -14,6 +14,7 @@ from labkit.live.saturation import Saturation
 from labkit.live.self_and_cross import SelfAndCross
 from labkit.live.small_gpt import SmallGPT
 from labkit.live.split_and_merge import SplitAndMerge
+from labkit.live.tiles import Tiles
 
 FIGURES = (
     AttentionByHand,
@@ -26,6 +27,7 @@ FIGURES = (
     SelfAndCross,
     SmallGPT,
     SplitAndMerge,
+    Tiles,
 )
 
 __all__ = [
@@ -42,4 +44,5 @@ __all__ = [
     "SelfAndCross",
     "SmallGPT",
     "SplitAndMerge",
+    "Tiles",
 ]

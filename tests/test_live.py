@@ -28,6 +28,7 @@ from labkit import (
     merge_heads,
     ranks,
     split_heads,
+    tiles,
 )
 from labkit.attention import window_mask
 from labkit.encoder import load_encoder
@@ -116,6 +117,11 @@ def test_the_scripts_are_light():
         (live.Ranks, "world", 5, r"world must be one of \[1, 2, 3, 4, 6, 8\]; got 5"),
         (live.Ranks, "stage", 1, "stage must be one of .* got 1"),
         (live.Ranks, "order", "ring", r"order must be one of \['blocks in a row', .* got 'ring'"),
+        (live.Tiles, "n", 9, r"n must be one of \[2, 3, .* got 9"),
+        (live.Tiles, "block_q", 0, r"block_q must be one of \[1, 2, .* got 0"),
+        (live.Tiles, "block_k", True, "block_k must be one of .* got True"),
+        (live.Tiles, "steepness", 3, r"steepness must be one of \[0, 0.5, 1, .* got 3"),
+        (live.Tiles, "at", 65, r"at must be one of \[0, 1, 2, .* got 65"),
         (live.HeadViewer, "layer", 2, "layer must be a whole number from 0 to 1; got 2"),
         (live.HeadViewer, "key", 3, "key must be a whole number from 0 to 2; got 3"),
         (live.HeadViewer, "sentence", 1, "sentence must be a whole number from 0 to 0; got 1"),
@@ -522,6 +528,104 @@ def test_positions_that_ranks_do_not_divide_are_refused():
         assert {*of, *of_keys} == {-1}
         assert not any(flat(numbers))
     assert live.Ranks(world=8, positions=24).values()["rank of a block"] == list(range(8))
+
+
+TILES = "pairs (1 now, 2 done, 3 hidden, 4 skipped)"
+TILINGS = [
+    {"n": n, "block_q": block_q, "block_k": block_k, "is_causal": is_causal}
+    for n, block_q, block_k in [(8, 4, 2), (8, 2, 3), (7, 3, 2), (5, 1, 1), (6, 8, 4), (2, 1, 5)]
+    for is_causal in [False, True]
+]
+END = 64
+
+
+def given(figure: live.Tiles) -> list[torch.Tensor]:
+    q, k, v = (torch.tensor(figure.given[name][: figure.n]).double() for name in "qkv")
+    return [figure.steepness * q, k, v]
+
+
+@pytest.mark.parametrize("steepness", [0, 1, 100])
+@pytest.mark.parametrize("state", TILINGS)
+def test_the_tiles_end_in_attention(state: dict[str, Any], steepness: int):
+    figure = live.Tiles(**state, steepness=steepness, at=END)
+    values, is_causal = figure.values(), state["is_causal"]
+    blocks = {name: state[name] for name in ("block_q", "block_k")}
+    plain = F.scaled_dot_product_attention(*given(figure), is_causal=is_causal)
+    tiled = tiles.tiled_attention(*given(figure), **blocks, is_causal=is_causal)
+    for expected in (plain, tiled):
+        for name in ("running output", "output of the two-pass softmax"):
+            found = torch.tensor(values[name], dtype=torch.float64)
+            torch.testing.assert_close(found, expected, atol=1e-12, rtol=0)
+
+
+@pytest.mark.parametrize("state", TILINGS)
+def test_the_tiles_are_those_that_labkit_takes(state: dict[str, Any], monkeypatch):
+    n, d, is_causal = state["n"], 4, state["is_causal"]
+    attend, taken = tiles.partial_attention, []
+
+    def record(q: torch.Tensor, k: torch.Tensor, *rest: Any, **options: Any) -> tiles.Partial:
+        taken.append((q[:, 0].int().tolist(), k[:, 0].int().tolist()))
+        return attend(q, k, *rest, **options)
+
+    monkeypatch.setattr(tiles, "partial_attention", record)
+    numbered = torch.arange(n)[:, None].expand(n, d).double()
+    blocks = {name: state[name] for name in ("block_q", "block_k")}
+    tiles.tiled_attention(numbered, numbered, numbered, **blocks, is_causal=is_causal)
+    monkeypatch.undo()
+
+    read, written, seen = 0, 0, torch.zeros(n, n, dtype=torch.bool)
+    for at, (queries, keys) in enumerate(taken, 1):
+        values = live.Tiles(**state, at=at).values()
+        here = torch.zeros(n, n, dtype=torch.bool)
+        here[queries[0] : queries[-1] + 1, keys[0] : keys[-1] + 1] = True
+        told = torch.tensor(values[TILES])
+        hidden = ~causal_mask(n) if is_causal else torch.zeros(n, n, dtype=torch.bool)
+        assert torch.equal(told == 1, here & ~hidden)
+        assert torch.equal(told == 2, seen & ~hidden)
+        seen |= here
+        assert torch.equal(told == 3, seen & hidden)
+        assert ((told == 4) <= hidden).all()
+        read += (len(queries) * d if keys[0] == 0 else 0) + 2 * len(keys) * d
+        done = at == len(taken) or taken[at][0] != queries
+        written += len(queries) * (d + 1) if done else 0
+        assert [line[0] for line in values["numbers moved"]] == [read, written]
+        sizes = 2 * (len(queries) + len(keys)) * d + len(queries) * len(keys) + 2 * len(queries)
+        assert values["numbers in the small memory"][0] == sizes
+        assert values["numbers in the small memory"][1] >= sizes
+    assert live.Tiles(**state, at=END).values() == values
+    assert [line[1] for line in values["numbers moved"]] == [read, n * (d + 1)]
+    assert torch.equal(seen | (told == 4), torch.ones(n, n, dtype=torch.bool))
+
+
+@pytest.mark.parametrize("state", TILINGS)
+def test_m_and_l_are_those_of_the_scores_met(state: dict[str, Any]):
+    figure = live.Tiles(**state)
+    for figure.at in range(10):
+        values = figure.values()
+        told, scores = (torch.tensor(values[name]).double() for name in (TILES, "scores"))
+        met = scores.masked_fill((told != 1) & (told != 2), -math.inf)
+        found = torch.tensor(values["m and l"], dtype=torch.float64)
+        begun = met.isfinite().any(-1)
+        m = met[begun].amax(-1)
+        torch.testing.assert_close(found[begun, 0], m)
+        torch.testing.assert_close(found[begun, 1], (met[begun] - m[:, None]).exp().sum(-1))
+        assert (found[~begun] == torch.tensor([-math.inf, 0])).all()
+        mixed = met[begun].softmax(-1) @ given(figure)[2]
+        output = torch.tensor(values["running output"], dtype=torch.float64)
+        torch.testing.assert_close(output[begun], mixed)
+        assert not output[~begun].any()
+
+
+@pytest.mark.parametrize("block_q", range(1, 9))
+def test_only_the_block_of_queries_decides_how_much_is_moved(block_q: int):
+    n, d = 8, 4
+    blocks = math.ceil(n / block_q)
+    for block_k in range(1, n + 1):
+        moved = live.Tiles(block_q=block_q, block_k=block_k).values()["numbers moved"]
+        assert moved[0][1:] == [n * d + blocks * 2 * n * d, 2 * n * n + 3 * n * d]
+        assert moved[1][1:] == [n * d + n, 2 * n * n + n * d]
+        tiled, plain = (sum(line[place] for line in moved) for place in (1, 2))
+        assert (tiled > plain) == (block_q == 1), "tiles of one query move more than the plain way"
 
 
 @pytest.mark.parametrize("h", [1, 2, 3])

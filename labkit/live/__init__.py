@@ -15,6 +15,7 @@ from labkit.live.saturation import Saturation
 from labkit.live.self_and_cross import SelfAndCross
 from labkit.live.small_gpt import SmallGPT
 from labkit.live.split_and_merge import SplitAndMerge
+from labkit.live.tiles import Tiles
 
 FIGURES = (
     AttentionByHand,
@@ -28,6 +29,7 @@ FIGURES = (
     SelfAndCross,
     SmallGPT,
     SplitAndMerge,
+    Tiles,
 )
 
 __all__ = [
@@ -45,4 +47,5 @@ __all__ = [
     "SelfAndCross",
     "SmallGPT",
     "SplitAndMerge",
+    "Tiles",
 ]

@@ -550,6 +550,93 @@ def test_the_ring_computes_every_pair_once(page: Page, site: str, order: str):
     assert read_state(shown, "ranks")["step"] == 1, "fewer ranks have fewer steps"
 
 
+def test_tiles_are_taken_by_buttons_and_pairs(page: Page, site: str):
+    shown = open_figure(page, site, "tiles")
+    names = ("Start", "Step back", "Next tile", "End")
+    start, back, forward, end = (shown.get_by_role("button", name=name) for name in names)
+    told = shown.locator(".live-spoken")
+    assert shown.get_by_role("button", name="Play").count() == 0, "less motion is asked for"
+
+    def at() -> int:
+        state = read_state(shown, "tiles")
+        check_values(shown, "tiles", state)
+        return state["at"]
+
+    start.press("Enter")
+    assert at() == 0
+    assert (start.is_disabled(), back.is_disabled(), end.is_enabled()) == (True, True, True)
+    assert told.inner_text() == "Nothing has been read: 8 tiles are to come."
+    forward.press("Enter")
+    assert told.inner_text().startswith("Tile 1 of 8: queries 1 to 4 meet keys 1 and 2; their")
+    forward.click()
+    assert "m rises for queries 1 and 2, which scales the old sums" in told.inner_text()
+    back.click()
+    assert at() == 1
+    shown.get_by_role("button", name="query 6, key 3: to come").click()
+    assert at() == 6
+    assert shown.locator('[aria-pressed="true"]').count() == 8
+    shown.locator('[data-trait="is_causal"]').press("Space")
+    assert at() == 6, "the last of six"
+    assert (forward.is_disabled(), end.is_disabled()) == (True, True)
+    skipped = shown.get_by_role("button", name="query 1, key 8: skipped")
+    assert skipped.get_attribute("aria-disabled") == "true"
+    skipped.click(force=True)
+    assert at() == 6
+    assert "all 8 outputs are written, equal to the two-pass softmax" in told.inner_text()
+    start.click()
+    assert "6 tiles are to come, and 16 pairs are skipped" in told.inner_text()
+
+
+def test_fewer_tiles_take_the_step_with_them(page: Page, site: str):
+    shown = open_figure(page, site, "tiles")
+    shown.get_by_role("button", name="End").press("Enter")
+    for trait, key, expected in [
+        ("is_causal", "Space", {"at": 6}),
+        ("block_q", "End", {"at": 4, "block_q": 8}),
+        ("n", "Home", {"at": 1, "block_q": 2, "block_k": 2, "n": 2}),
+        ("block_k", "End", {"at": 1, "block_k": 2}),
+    ]:
+        shown.locator(f'[data-trait="{trait}"]').press(key)
+        state = read_state(shown, "tiles")
+        assert {name: state[name] for name in expected} == expected
+        check_values(shown, "tiles", state)
+
+
+def test_tiles_play_to_their_end_and_stop_where_they_are_paused(browser: Browser, site: str):
+    context = browser.new_context(viewport=WIDE, reduced_motion="no-preference")
+    page = context.new_page()
+    page.clock.install()
+    shown = open_figure(page, site, "tiles")
+    play = shown.get_by_role("button", name="Play")
+    before = read_state(shown, "tiles")["at"]
+    play.press("Enter")
+    page.clock.run_for(4000)
+    shown.get_by_role("button", name="Pause").press("Enter")
+    paused = read_state(shown, "tiles")
+    assert paused["at"] > before
+    page.clock.run_for(4000)
+    assert read_state(shown, "tiles") == paused
+    play.press("Enter")
+    page.clock.run_for(30_000)
+    assert shown.get_by_role("button", name="Next tile").is_disabled()
+    assert "all 8 outputs are written, equal to" in shown.locator(".live-spoken").inner_text()
+    play.press("Enter")  # from the start again
+    assert read_state(shown, "tiles")["at"] == 0
+    context.close()
+
+
+def test_tiles_are_counted_alike_in_many_states(page: Page, site: str, dice: random.Random):
+    shown, start = open_figure(page, site, "tiles"), PLACED["tiles"][1]
+    shown.evaluate(PLAY_PYTHON, ["tiles", start, {}])
+    for _ in range(300 if EVERYTHING else 40):
+        target = {trait: dice.choice(options) for trait, options in start["options"].items()}
+        shown.evaluate(SET_TRAITS, target)
+        check_values(shown, "tiles", start | target)
+        told = shown.locator(".live-spoken").inner_text()
+        assert "not equal" not in told
+        assert ("equal to" in told) == ("are written" in told)
+
+
 def test_heads_are_sorted_and_tokens_chosen_with_the_mouse(page: Page, site: str):
     shown = open_figure(page, site, "head_viewer")
     shown.locator('[data-trait="measure"]').select_option(label="previous token")

@@ -16,21 +16,26 @@ def heads_dealt() -> Drawing:
         left = 8 + 206 * rank
         middle = left + 99
         mine = HEADS[2 * rank : 2 * rank + 2]
+
+        def by_column(i: int, j: int, mine: tuple[str, ...] = mine) -> str:
+            return mine[j]
+
+        def by_row(i: int, j: int, mine: tuple[str, ...] = mine) -> str:
+            return mine[i]
+
         d.arrow((210 + (30 if rank else -30), 40), (middle, 66))
         d.box(left, 70, 198, 234, shade=0.03)
         d.text(left + 10, 89, f"rank {rank}", anchor="start", bold=True, size=13)
         for i, name in enumerate("QKV"):
             at = left + 16 + 61 * i
             d.text(at + 22, 108, f"W_{name}", size=SMALL)
-            d.grid(at, 114, 4, 2, cell=22, cell_height=13, colour=lambda _, j, m=mine: m[j],
-                shade=0.3)  # fmt: skip
+            d.grid(at, 114, 4, 2, cell=22, cell_height=13, colour=by_column, shade=0.3)
         for j, colour in enumerate(mine):
             x = left + 14 + 88 * j
             d.arrow((x + 41, 168), (x + 41, 184), colour=colour)
             d.box(x, 186, 82, 28, f"head {2 * rank + j + 1}", colour=colour, size=SMALL)
             d.arrow((x + 41, 216), (x + 41, 232), colour=colour)
-        d.grid(left + 31, 234, 2, 4, cell=34, cell_height=15, colour=lambda i, _, m=mine: m[i],
-            shade=0.3)  # fmt: skip
+        d.grid(left + 31, 234, 2, 4, cell=34, cell_height=15, colour=by_row, shade=0.3)
         d.text(left + 24, 254, "W_O", anchor="end", size=SMALL)
         d.text(middle, 290, "what its heads write", size=SMALL)
         d.arrow((middle, 306), (210 + (20 if rank else -20), 338))

@@ -229,11 +229,10 @@ function render({ model, el }) {
     );
     const [rows, columns] = view.get("axes")["small GPT"];
     const [measure, measured] = [view.get("measure"), view.get("measured")];
-    const what = measure === "loss" ? "loss, nats a word" : "probability of what is right";
     // The small GPT has 4 heads: its line is marked where the layer has as many.
     const marked = h === SMALL_GPT ? rows.findIndex((name) => name.startsWith(`${h_kv} `)) : -1;
     quality.draw({
-      label: `Small GPT, 4 heads: ${what}`,
+      label: measure === "loss" ? "Loss, nats a word" : "Probability of the right word",
       rows: rows.map((name, i) => (i === marked ? `▸ ${name}` : name)),
       columns,
       text: (i, j) => show(measured[measure][i][j], 3),
@@ -295,7 +294,7 @@ function render({ model, el }) {
         who,
         shared.node,
         table.node,
-        row(choice(view, "measure", { label: "Measured" })),
+        row(choice(view, "measure", { label: "Small GPT, 4 heads:" })),
         quality.node,
       ),
     ),

@@ -68,7 +68,7 @@ class DecodingCache(LiveFigure):
         "bytes, two a number. The last table is about another model, whatever h is: the small GPT "
         "of chapter 10, of 4 heads, on 200 unseen stories. “Trained so” is from scratch, the mean "
         "of five runs. “Converted” takes, without further training, the mean of the heads that "
-        "share, or their SVD."
+        "share, or their SVD. The last row is one run without attention, and attention silenced."
     ).tag(sync=True)
     axes = Dict(
         {

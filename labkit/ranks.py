@@ -152,7 +152,9 @@ def shard(layer: MultiHeadAttention, rank: int, world: int) -> MultiHeadAttentio
     read = (mine // readers).unique()
     bias, base = layer.w_qkv.bias is not None, layer.rotary_base
     part = MultiHeadAttention(layer.d_model, h, h_kv=len(read), d_k=layer.d_k, d_v=layer.d_v,
-        bias=bias, dropout=layer.dropout, rotary_base=base).to(layer.w_o.weight)  # fmt: skip
+        bias=bias, dropout=layer.dropout, rotary_base=base, device="meta")  # fmt: skip
+    # Without the random numbers of a start, which the ranks share.
+    part = part.to(layer.w_o.weight.dtype).to_empty(device=layer.w_o.weight.device)
     with torch.no_grad():
         for own, of_all, heads, kept in (
             (part.w_q, layer.w_q, layer.h, mine),

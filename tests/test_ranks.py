@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import time
@@ -314,13 +313,13 @@ def returns_early(rank: Rank) -> None:
 
 def hangs(rank: Rank) -> None:
     if rank.rank in (0, 2):
-        time.sleep(2)
+        time.sleep(3)
 
 
 def calls_another(rank: Rank) -> None:
     if rank.rank == 1:
         return
-    time.sleep(2) if rank.rank == 0 else collective(rank)
+    time.sleep(3) if rank.rank == 0 else collective(rank)
 
 
 @pytest.mark.parametrize("function", [returns_early, hangs, calls_another])
@@ -328,7 +327,7 @@ def test_ranks_that_are_late_are_named_in_time(function):
     start = time.monotonic()
     with pytest.raises(TimeoutError) as raised:
         run(function, 3, timeout=0.3)
-    assert 0.3 <= time.monotonic() - start < 1.5
+    assert 0.3 <= time.monotonic() - start < 2
     for words in ("ranks [0, 2] of 3", "after 0.3 s", "the same calls in the same order"):
         assert words in str(raised.value)
 
@@ -341,26 +340,33 @@ def test_a_run_after_a_failed_one_is_a_run_like_any_other():
 
 
 def test_a_script_whose_ranks_wait_for_ever_ends_by_itself():
+    """Threads that wait for gloo when Python ends would make it abort."""
     code = """
 import torch
 from labkit.ranks import run
-def compute(rank):
+def at_odds(rank):
+    rank.shift(torch.ones(1)) if rank.rank else rank.all_reduce(torch.ones(1))
+def lost(rank):
     if rank.rank == 1:
         raise ValueError("lost")
     rank.all_reduce(torch.ones(1))
-run(compute, 3, timeout=600)
+try:
+    run(at_odds, 3, timeout=0.1)
+except TimeoutError as error:
+    print(error)
+run(lost, 3, timeout=600)
 """
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, env=os.environ
-    )
-    assert done.returncode == 1
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    assert "ranks [0, 1, 2] of 3" in done.stdout
     last = "RuntimeError: rank 1 of 3 failed, and the others were given up: ValueError: lost"
     assert done.stderr.rstrip().endswith(last)
+    assert done.returncode == 1
 
 
 # Errors
 
-ALONE = Rank(0, 1, None)
+ALONE = Rank(0, 1, None, 0.0)
 ERRORS = {
     "not a function": (lambda: run(3, 2), TypeError, ["function", "callable", "int"]),
     "no ranks": (lambda: run(collective, 0), ValueError, ["world", "at least 1", "0"]),

@@ -1,4 +1,4 @@
-"""Train the small GPT of chapter 10 and its variants: ``press.checkpoint``, or `make checkpoint`.
+"""Train the book's small GPT and its variants: ``press.checkpoint``, or `make checkpoint`.
 
 It writes what a page has no time for: the trained weights, labkit/stories.safetensors, and what
 each run had learned after how many steps, labkit/training.json. On another machine the last digits
@@ -27,14 +27,17 @@ RUNS = [  # what is told apart, and the seed
     *(f"marked {seed}" for seed in range(5)),
     *(f"little decay {seed}" for seed in range(5)),
     "one layer 0",
+    *(f"{kind} {seed}" for kind in ("two key heads", "one key head") for seed in range(5)),
 ]
+KEY_HEADS = {"two key heads": 2, "one key head": 1}
 
 
 def model_of(kind: str, seed: int) -> GPT:
     """Make a run's model, untrained."""
     if kind in ("learned", "sinusoidal", "none"):
         return small_gpt(seed, kind)
-    model = small_gpt(seed, layers=1 if kind == "one layer" else 2)
+    layers = 1 if kind == "one layer" else 2
+    model = small_gpt(seed, layers=layers, h_kv=KEY_HEADS.get(kind))
     return without(model, kind.removeprefix("without ")) if kind.startswith("without ") else model
 
 

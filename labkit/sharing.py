@@ -242,16 +242,24 @@ def _second_moment(rows: Tensor, inputs: Tensor | None) -> Tensor:
     """Return the mean of x x^T over the inputs, with a last feature of 1 if the rows have one."""
     width = rows.shape[-1]
     if inputs is None:
-        return torch.eye(width).to(rows)
-    x = inputs.reshape(-1, inputs.shape[-1]).to(rows)
+        return torch.eye(width, dtype=torch.float64, device=rows.device)
+    x = inputs.reshape(-1, inputs.shape[-1]).to(rows.device, torch.float64)
     x = F.pad(x, (0, width - x.shape[-1]), value=1.0)
     return x.mT @ x / len(x)
 
 
 def _directions(rows: Tensor, moment: Tensor, kept: int) -> Tensor:
-    """Return the directions, (..., m, kept), in which rows x varies most; rows (..., m, width)."""
-    spread = rows @ moment.to(rows.dtype) @ rows.mH
-    return torch.linalg.eigh(spread).eigenvectors[..., -kept:]
+    """Return the directions, (..., m, kept), in which rows x varies most; rows (..., m, width).
+
+    Only those that rows x can have are ordered, whether the inputs show them or not, so that all of
+    them are there when kept is large enough. In float64, for in float32 what varies little drowns.
+    """
+    exact = rows.to(torch.complex128 if rows.is_complex() else torch.float64)
+    basis, *_ = torch.linalg.svd(exact, full_matrices=False)
+    within = basis.mH @ exact
+    order = torch.linalg.eigh(within @ moment.to(exact.dtype) @ within.mH).eigenvectors
+    found = basis @ order[..., -kept:]
+    return F.pad(found, (0, kept - found.shape[-1])).to(rows.dtype)
 
 
 def _common(groups: Tensor, moment: Tensor) -> tuple[Tensor, Tensor]:

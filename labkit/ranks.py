@@ -5,10 +5,12 @@ The messages between them are real: gloo sends them through sockets, as it would
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from datetime import timedelta
 from threading import Thread
+from time import monotonic, sleep
 from typing import Any, TypeVar
 
 import torch
@@ -21,6 +23,10 @@ Result = TypeVar("Result")
 
 __all__ = ["Rank", "run", "shard"]
 
+JOINING = 60.0  # seconds for all ranks to find each other, which takes a few hundredths
+LEEWAY = 0.5  # seconds that gloo waits longer than run, which can say who is late
+FAREWELL = 1.0  # seconds in which ranks that wait for others can end, once they are given up
+
 
 class Rank:
     """One of several that run the same function: which one it is, and how it reaches the others.
@@ -29,11 +35,13 @@ class Rank:
     gradient passes from one rank to another.
     """
 
-    def __init__(self, rank: int, world: int, group: Any) -> None:
+    def __init__(self, rank: int, world: int, group: Any, deadline: float) -> None:
         self.rank = rank
         self.world = world
         self.sent = 0  # bytes that this rank has handed on by shift
         self._group = group
+        self._deadline = deadline  # of the run, as time.monotonic tells it
+        self._waits = False  # waiting for other ranks
 
     def __repr__(self) -> str:
         return f"Rank({self.rank} of {self.world})"
@@ -46,7 +54,10 @@ class Rank:
             RuntimeError: another rank did not take part in time.
         """
         total = _ready("t", t)
-        self._group.allreduce([total]).wait()
+        with self._waiting() as patience:
+            options = distributed.distributed_c10d.AllreduceOptions()
+            options.timeout = patience
+            self._group.allreduce([total], options).wait()
         return total
 
     def all_gather(self, t: Tensor) -> list[Tensor]:
@@ -58,7 +69,10 @@ class Rank:
         """
         own = _ready("t", t)
         found = [torch.empty_like(own) for _ in range(self.world)]
-        self._group.allgather([found], [own]).wait()
+        with self._waiting() as patience:
+            options = distributed.distributed_c10d.AllgatherOptions()
+            options.timeout = patience
+            self._group.allgather([found], [own], options).wait()
         return found
 
     def shift(self, t: Tensor) -> Tensor:
@@ -74,11 +88,21 @@ class Rank:
         if self.world == 1:
             return own
         came = torch.empty_like(own)
-        sending = self._group.send([own], (self.rank + 1) % self.world, 0)
-        self._group.recv([came], (self.rank - 1) % self.world, 0).wait()
-        sending.wait()
+        with self._waiting() as patience:
+            sending = self._group.send([own], (self.rank + 1) % self.world, 0)
+            self._group.recv([came], (self.rank - 1) % self.world, 0).wait(patience)
+            sending.wait(patience)
         self.sent += own.nbytes
         return came
+
+    @contextmanager
+    def _waiting(self) -> Iterator[timedelta]:
+        """Note that the rank waits for others, and give the time that it may."""
+        self._waits = True
+        try:
+            yield timedelta(seconds=max(self._deadline - monotonic(), 0) + LEEWAY)
+        finally:
+            self._waits = False
 
 
 def run(function: Callable[[Rank], Result], world: int, *, timeout: float = 60.0) -> list[Result]:
@@ -106,21 +130,24 @@ def run(function: Callable[[Rank], Result], world: int, *, timeout: float = 60.0
     if not callable(function):
         raise TypeError(f"function must be callable; got a {type(function).__name__}.")
     world, timeout = size("world", world), above_zero("timeout", timeout)
-    groups = _connect(world, timeout)
+    ranks = _connect(world, timeout)
     gradients = torch.is_grad_enabled()  # a thread does not inherit it
 
-    def call(rank: int, result: Future[Result]) -> None:
+    def call(rank: Rank, result: Future[Result]) -> None:
         try:
             with torch.set_grad_enabled(gradients):
-                result.set_result(function(Rank(rank, world, groups[rank])))
+                result.set_result(function(rank))
         except BaseException as error:
             result.set_exception(error)
 
     results: list[Future[Result]] = [Future() for _ in range(world)]
-    for rank, result in enumerate(results):
-        Thread(target=call, args=(rank, result), daemon=True).start()
-    wait(results, timeout, FIRST_EXCEPTION)
-    _check(results, timeout)
+    for each in zip(ranks, results, strict=True):
+        Thread(target=call, args=each, daemon=True).start()
+    try:
+        wait(results, max(ranks[0]._deadline - monotonic(), 0), FIRST_EXCEPTION)
+        _check(results, timeout)
+    finally:
+        _close(ranks)
     return [result.result() for result in results]
 
 
@@ -152,7 +179,9 @@ def shard(layer: MultiHeadAttention, rank: int, world: int) -> MultiHeadAttentio
     read = (mine // readers).unique()
     bias, base = layer.w_qkv.bias is not None, layer.rotary_base
     part = MultiHeadAttention(layer.d_model, h, h_kv=len(read), d_k=layer.d_k, d_v=layer.d_v,
-        bias=bias, dropout=layer.dropout, rotary_base=base).to(layer.w_o.weight)  # fmt: skip
+        bias=bias, dropout=layer.dropout, rotary_base=base, device="meta")  # fmt: skip
+    # Without the random numbers of a start, which the ranks share.
+    part = part.to(layer.w_o.weight.dtype).to_empty(device=layer.w_o.weight.device)
     with torch.no_grad():
         for own, of_all, heads, kept in (
             (part.w_q, layer.w_q, layer.h, mine),
@@ -176,22 +205,37 @@ def _ready(name: str, t: Tensor) -> Tensor:
     return t.detach().clone(memory_format=torch.contiguous_format)
 
 
-def _connect(world: int, timeout: float) -> list[Any]:
-    """Return a ProcessGroupGloo for each rank, joined to the others'."""
+def _connect(world: int, timeout: float) -> list[Rank]:
+    """Return ranks, each with a ProcessGroupGloo that is joined to the others'."""
     if not (distributed.is_available() and hasattr(distributed, "ProcessGroupGloo")):
         raise RuntimeError(
             "this PyTorch was built without the engine gloo, which its builds for Linux and macOS "
             "have. On Windows run this in WSL or in Colab."
         )
-    store = distributed.HashStore()
-    # A second more than the run has, so that what is reported is who is late and not gloo's wait.
-    patience = timedelta(seconds=timeout + 1)
+    store, patience = distributed.HashStore(), timedelta(seconds=JOINING)
 
     def join(rank: int) -> Any:
         return distributed.ProcessGroupGloo(store, rank, world, patience)
 
     with ThreadPoolExecutor(world) as pool:
-        return list(pool.map(join, range(world)))
+        groups = list(pool.map(join, range(world)))
+    return [Rank(rank, world, group, monotonic() + timeout) for rank, group in enumerate(groups)]
+
+
+def _close(ranks: list[Rank]) -> None:
+    """Close the connections of each rank that does not wait, so that those end that wait for it.
+
+    A thread that still waits for gloo when Python ends makes the process abort.
+    """
+    stop = monotonic() + FAREWELL
+    while monotonic() < stop:
+        waiting = [rank for rank in ranks if rank._waits]
+        for rank in ranks:
+            if rank not in waiting:
+                rank._group = None
+        if not waiting:
+            break
+        sleep(0.005)
 
 
 def _check(results: list[Future[Result]], timeout: float) -> None:

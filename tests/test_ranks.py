@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from threading import Barrier
 
 import pytest
 import torch
@@ -297,6 +298,32 @@ def test_an_error_is_named_at_once(wait):
     assert isinstance(raised.value.__cause__, KeyError)
 
 
+AT_ODDS = {
+    "another size": (
+        lambda rank: rank.all_reduce(torch.ones(2 + rank.rank)),
+        r"rank 0: all_reduce of \(2,\), torch.float32; rank 1: all_reduce of \(3,\)",
+    ),
+    "another shape": (
+        lambda rank: rank.shift(torch.ones(2, 3).T if rank.rank else torch.ones(2, 3)),
+        r"rank 1: shift of \(3, 2\)",
+    ),
+    "another type": (
+        lambda rank: rank.all_gather(torch.ones(1).to([torch.float64, torch.int64][rank.rank])),
+        "rank 1: all_gather of .*torch.int64",
+    ),
+    "another call": (
+        lambda rank: (rank.shift if rank.rank else rank.all_reduce)(torch.ones(1)),
+        "rank 0: all_reduce of .*rank 1: shift",
+    ),
+}
+
+
+@pytest.mark.parametrize(("function", "told"), AT_ODDS.values(), ids=AT_ODDS)
+def test_ranks_at_odds_are_told_before_anything_is_sent(function, told):
+    with pytest.raises(RuntimeError, match=f"all ranks must make the same call.*{told}"):
+        run(function, 2, timeout=PATIENCE)
+
+
 @pytest.mark.parametrize("world", [1, 3])
 def test_a_rank_that_leaves_is_an_error_like_any_other(world):
     def compute(rank: Rank) -> None:
@@ -339,7 +366,7 @@ def test_a_run_after_a_failed_one_is_a_run_like_any_other():
         assert run(lambda rank: rank.all_reduce(torch.tensor(1)).item(), 3) == [3, 3, 3]
 
 
-def test_a_script_whose_ranks_wait_for_ever_ends_by_itself():
+def test_a_script_whose_ranks_are_at_odds_ends_by_itself():
     """Threads that wait for gloo when Python ends would make it abort."""
     code = """
 import torch
@@ -351,14 +378,14 @@ def lost(rank):
         raise ValueError("lost")
     rank.all_reduce(torch.ones(1))
 try:
-    run(at_odds, 3, timeout=0.1)
-except TimeoutError as error:
+    run(at_odds, 3, timeout=600)
+except RuntimeError as error:
     print(error)
 run(lost, 3, timeout=600)
 """
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
-    assert "ranks [0, 1, 2] of 3" in done.stdout
+    assert "all ranks must make the same call" in done.stdout
     last = "RuntimeError: rank 1 of 3 failed, and the others were given up: ValueError: lost"
     assert done.stderr.rstrip().endswith(last)
     assert done.returncode == 1
@@ -366,7 +393,7 @@ run(lost, 3, timeout=600)
 
 # Errors
 
-ALONE = Rank(0, 1, None, 0.0)
+ALONE = Rank(0, None, Barrier(1), {})
 ERRORS = {
     "not a function": (lambda: run(3, 2), TypeError, ["function", "callable", "int"]),
     "no ranks": (lambda: run(collective, 0), ValueError, ["world", "at least 1", "0"]),

@@ -23,7 +23,7 @@ export PATH := $(BIN):$(PATH)
 export PYTHONDONTWRITEBYTECODE := 1
 
 .PHONY: help setup book serve pdf epub archive labs marks test check lint unit notebooks tamper pages \
-  colab checkpoint matrix seal run requirements stamp lab wheel bench frames clean diff-setup
+  colab checkpoint ranks matrix seal run requirements stamp lab wheel bench frames clean diff-setup
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' Makefile
@@ -120,6 +120,10 @@ tamper: setup ## Change digits, verdicts and code, and see that each is noticed;
 
 seal: setup ## Accept the ledger's order and its typed rows as they are
 	@$(BIN)/python -m tests.test_seal
+
+ranks: setup ## Train the small GPT with its heads over WORLD=2 processes, and compare with one
+	@OMP_NUM_THREADS=1 $(BIN)/torchrun --standalone --nproc-per-node $(or $(WORLD),2) \
+	  -m labkit.tensor_parallel
 
 matrix: setup ## Execute the notebooks as other machines would; OLDEST=1 with the oldest PyTorch too
 	@$(BIN)/python -m press.matrix $(if $(OLDEST),--oldest)

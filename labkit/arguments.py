@@ -204,6 +204,18 @@ def check_layer(layer: MultiHeadAttention) -> None:
         )
 
 
+def check_read(inputs: Tensor | None, d_model: int) -> None:
+    """Check what a layer reads, where a sample of it is given."""
+    if inputs is None:
+        return
+    check_tensor("inputs", inputs, 1, "(..., d_model)")
+    if inputs.shape[-1] != d_model or inputs.numel() == 0:
+        raise ValueError(
+            f"inputs must have shape (..., d_model) with d_model={d_model} and at least one "
+            f"position; got shape {tuple(inputs.shape)}. Pass what the layer itself reads."
+        )
+
+
 def check_inputs(
     x: Tensor, context: Tensor, mask: Tensor | None, weight: Tensor, h: int, past: int = 0
 ) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from datetime import timedelta
-from threading import Thread
+from threading import Barrier, Thread
 from typing import Any, TypeVar
 
 import torch
@@ -18,22 +18,29 @@ from labkit.arguments import above_zero, check_layer, check_tensor, divisors, si
 from labkit.attention import MultiHeadAttention
 
 Result = TypeVar("Result")
+Said = dict[int, list[str]]  # for each call, what every rank is about to send
 
 __all__ = ["Rank", "run", "shard"]
+
+JOINING = timedelta(seconds=60)  # for ranks to find each other, and for a message
 
 
 class Rank:
     """One of several that run the same function: which one it is, and how it reaches the others.
 
-    Every rank has to make the same calls in the same order. Tensors are copied as numbers: no
-    gradient passes from one rank to another.
+    Every rank has to make the same calls in the same order, with tensors of one shape and type;
+    before a message is sent they compare. Tensors are copied as numbers: no gradient passes from
+    one rank to another.
     """
 
-    def __init__(self, rank: int, world: int, group: Any) -> None:
+    def __init__(self, rank: int, group: Any, meeting: Barrier, said: Said) -> None:
         self.rank = rank
-        self.world = world
+        self.world = meeting.parties
         self.sent = 0  # bytes that this rank has handed on by shift
         self._group = group
+        self._meeting = meeting
+        self._said = said
+        self._calls = 0
 
     def __repr__(self) -> str:
         return f"Rank({self.rank} of {self.world})"
@@ -43,9 +50,9 @@ class Rank:
 
         Raises:
             TypeError: not a tensor.
-            RuntimeError: another rank did not take part in time.
+            ValueError: another rank makes another call, or with another shape or type.
         """
-        total = _ready("t", t)
+        total = self._ready("all_reduce", t)
         self._group.allreduce([total]).wait()
         return total
 
@@ -54,9 +61,9 @@ class Rank:
 
         Raises:
             TypeError: not a tensor.
-            RuntimeError: another rank did not take part in time.
+            ValueError: another rank makes another call, or with another shape or type.
         """
-        own = _ready("t", t)
+        own = self._ready("all_gather", t)
         found = [torch.empty_like(own) for _ in range(self.world)]
         self._group.allgather([found], [own]).wait()
         return found
@@ -68,9 +75,9 @@ class Rank:
 
         Raises:
             TypeError: not a tensor.
-            RuntimeError: another rank did not take part in time.
+            ValueError: another rank makes another call, or with another shape or type.
         """
-        own = _ready("t", t)
+        own = self._ready("shift", t)
         if self.world == 1:
             return own
         came = torch.empty_like(own)
@@ -79,6 +86,25 @@ class Rank:
         sending.wait()
         self.sent += own.nbytes
         return came
+
+    def _ready(self, call: str, t: Tensor) -> Tensor:
+        """Return a copy that gloo can send, once all ranks are about to make this call.
+
+        Two calls or two sizes that do not fit would end the process, or never end.
+        """
+        check_tensor("t", t, 0, "(...)")
+        said = self._said.setdefault(self._calls, [""] * self.world)
+        said[self.rank] = f"{call} of {tuple(t.shape)}, {t.dtype}"
+        self._meeting.wait()
+        self._said.pop(self._calls - 1, None)
+        self._calls += 1
+        if len(set(said)) > 1:
+            told = "; ".join(f"rank {rank}: {one}" for rank, one in enumerate(said))
+            raise ValueError(
+                "all ranks must make the same call, with tensors of one shape and type; got "
+                f"{told}."
+            )
+        return t.detach().clone(memory_format=torch.contiguous_format)
 
 
 def run(function: Callable[[Rank], Result], world: int, *, timeout: float = 60.0) -> list[Result]:
@@ -106,21 +132,24 @@ def run(function: Callable[[Rank], Result], world: int, *, timeout: float = 60.0
     if not callable(function):
         raise TypeError(f"function must be callable; got a {type(function).__name__}.")
     world, timeout = size("world", world), above_zero("timeout", timeout)
-    groups = _connect(world, timeout)
+    ranks = _connect(world)
     gradients = torch.is_grad_enabled()  # a thread does not inherit it
 
-    def call(rank: int, result: Future[Result]) -> None:
+    def call(rank: Rank, result: Future[Result]) -> None:
         try:
             with torch.set_grad_enabled(gradients):
-                result.set_result(function(Rank(rank, world, groups[rank])))
+                result.set_result(function(rank))
         except BaseException as error:
             result.set_exception(error)
 
     results: list[Future[Result]] = [Future() for _ in range(world)]
-    for rank, result in enumerate(results):
-        Thread(target=call, args=(rank, result), daemon=True).start()
-    wait(results, timeout, FIRST_EXCEPTION)
-    _check(results, timeout)
+    for each in zip(ranks, results, strict=True):
+        Thread(target=call, args=each, daemon=True).start()
+    try:
+        wait(results, timeout, FIRST_EXCEPTION)
+        _check(results, timeout)
+    finally:
+        ranks[0]._meeting.abort()  # or those that wait there would wait for ever
     return [result.result() for result in results]
 
 
@@ -152,7 +181,9 @@ def shard(layer: MultiHeadAttention, rank: int, world: int) -> MultiHeadAttentio
     read = (mine // readers).unique()
     bias, base = layer.w_qkv.bias is not None, layer.rotary_base
     part = MultiHeadAttention(layer.d_model, h, h_kv=len(read), d_k=layer.d_k, d_v=layer.d_v,
-        bias=bias, dropout=layer.dropout, rotary_base=base).to(layer.w_o.weight)  # fmt: skip
+        bias=bias, dropout=layer.dropout, rotary_base=base, device="meta")  # fmt: skip
+    # Without the random numbers of a start, which the ranks share.
+    part = part.to(layer.w_o.weight.dtype).to_empty(device=layer.w_o.weight.device)
     with torch.no_grad():
         for own, of_all, heads, kept in (
             (part.w_q, layer.w_q, layer.h, mine),
@@ -170,28 +201,21 @@ def shard(layer: MultiHeadAttention, rank: int, world: int) -> MultiHeadAttentio
     return part.train(layer.training)
 
 
-def _ready(name: str, t: Tensor) -> Tensor:
-    """Return a copy that gloo can send: contiguous numbers without a graph."""
-    check_tensor(name, t, 0, "(...)")
-    return t.detach().clone(memory_format=torch.contiguous_format)
-
-
-def _connect(world: int, timeout: float) -> list[Any]:
-    """Return a ProcessGroupGloo for each rank, joined to the others'."""
+def _connect(world: int) -> list[Rank]:
+    """Return ranks, each with a ProcessGroupGloo that is joined to the others'."""
     if not (distributed.is_available() and hasattr(distributed, "ProcessGroupGloo")):
         raise RuntimeError(
             "this PyTorch was built without the engine gloo, which its builds for Linux and macOS "
             "have. On Windows run this in WSL or in Colab."
         )
-    store = distributed.HashStore()
-    # A second more than the run has, so that what is reported is who is late and not gloo's wait.
-    patience = timedelta(seconds=timeout + 1)
+    store, meeting, said = distributed.HashStore(), Barrier(world), Said()
 
     def join(rank: int) -> Any:
-        return distributed.ProcessGroupGloo(store, rank, world, patience)
+        return distributed.ProcessGroupGloo(store, rank, world, JOINING)
 
     with ThreadPoolExecutor(world) as pool:
-        return list(pool.map(join, range(world)))
+        groups = list(pool.map(join, range(world)))
+    return [Rank(rank, group, meeting, said) for rank, group in enumerate(groups)]
 
 
 def _check(results: list[Future[Result]], timeout: float) -> None:

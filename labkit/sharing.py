@@ -46,7 +46,8 @@ def share_heads(
 
     Raises:
         TypeError: not a MultiHeadAttention, or an h_kv that is not a whole number.
-        ValueError: an h_kv that does not divide the layer's, or another way.
+        ValueError: an h_kv that does not divide the layer's, another way, or inputs of another
+            width.
 
     Source: Ainslie et al. (2023), section 2.1, for "mean" and "first".
 
@@ -56,10 +57,11 @@ def share_heads(
     arguments.check_layer(layer)
     arguments.one_of("how", how, WAYS)
     h_kv = arguments.key_heads(layer.h_kv, h_kv)
+    arguments.check_read(inputs, layer.d_model)
     queries = _with_bias(layer.w_q).unflatten(0, (layer.h, layer.d_k))
     keys = _with_bias(layer.w_k).unflatten(0, (h_kv, -1, layer.d_k))
     values = _with_bias(layer.w_v).unflatten(0, (h_kv, -1, layer.d_v))
-    slabs = layer.w_o.weight.unflatten(1, (layer.h, layer.d_v)).transpose(0, 1)
+    slabs = layer.w_o.weight.to(values).unflatten(1, (layer.h, layer.d_v)).transpose(0, 1)
     if how == "svd":
         moment = _second_moment(keys, inputs)
         common = _common if layer.rotary_base is None else _common_turned
@@ -71,8 +73,10 @@ def share_heads(
     else:
         keys, values = (g.mean(1) if how == "mean" else g[:, 0] for g in (keys, values))
     bias, base = layer.w_qkv.bias is not None, layer.rotary_base
-    shared = MultiHeadAttention(layer.d_model, layer.h, h_kv=h_kv, d_k=layer.d_k, d_v=layer.d_v,
-        bias=bias, dropout=layer.dropout, rotary_base=base).to(layer.w_o.weight)  # fmt: skip
+    with torch.device("meta"):
+        shared = MultiHeadAttention(layer.d_model, layer.h, h_kv=h_kv, d_k=layer.d_k, d_v=layer.d_v,
+            bias=bias, dropout=layer.dropout, rotary_base=base)  # fmt: skip
+    _make_room(shared, layer)
     shared.w_o.load_state_dict(layer.w_o.state_dict())
     shared.w_o.weight.copy_(slabs.transpose(0, 1).flatten(1))
     for part, rows in ((shared.w_q, queries), (shared.w_k, keys), (shared.w_v, values)):
@@ -183,7 +187,7 @@ def latent(layer: MultiHeadAttention, c: int, *, inputs: Tensor | None = None) -
 
     Raises:
         TypeError: not a MultiHeadAttention, or a c that is not a whole number.
-        ValueError: a c under 1 or above d_model.
+        ValueError: a c under 1 or above d_model, or inputs of another width.
 
     Source: DeepSeek-AI (2024), section 2.1.2, for the form; the conversion is the book's.
 
@@ -195,9 +199,12 @@ def latent(layer: MultiHeadAttention, c: int, *, inputs: Tensor | None = None) -
         raise ValueError(
             f"c must be at most d_model={layer.d_model}, with which nothing is lost; got {c}."
         )
+    arguments.check_read(inputs, layer.d_model)
     bias = layer.w_qkv.bias is not None
-    small = LatentAttention(layer.d_model, layer.h, c, d_k=layer.d_k, d_v=layer.d_v, bias=bias,
-        rotary_base=layer.rotary_base).to(layer.w_o.weight)  # fmt: skip
+    with torch.device("meta"):
+        small = LatentAttention(layer.d_model, layer.h, c, d_k=layer.d_k, d_v=layer.d_v, bias=bias,
+            rotary_base=layer.rotary_base)  # fmt: skip
+    _make_room(small, layer)
     readers = layer.h // layer.h_kv
     keys, values = (
         rows.unflatten(0, (layer.h_kv, -1)).repeat_interleave(readers, 0).flatten(0, 1)
@@ -216,25 +223,43 @@ def latent(layer: MultiHeadAttention, c: int, *, inputs: Tensor | None = None) -
     return small.train(layer.training)
 
 
+def _make_room(module: nn.Module, layer: MultiHeadAttention) -> None:
+    """Give a module made without memory that of a layer's type and device, still to be filled."""
+    module.to(layer.w_o.weight.dtype).to_empty(device=layer.w_o.weight.device)
+
+
 def _with_bias(part: Projection) -> Tensor:
-    """Return (rows, d_model), or (rows, d_model + 1) with the bias as what a feature of 1 adds."""
-    return part.weight if part.bias is None else torch.cat([part.weight, part.bias[:, None]], 1)
+    """Return (rows, d_model), or (rows, d_model + 1) with the bias as what a feature of 1 adds.
+
+    In float32 at least: there are no eigenvectors in 16 bits.
+    """
+    weight, bias = part
+    rows = weight if bias is None else torch.cat([weight, bias[:, None]], 1)
+    return rows.to(torch.promote_types(rows.dtype, torch.float32))
 
 
 def _second_moment(rows: Tensor, inputs: Tensor | None) -> Tensor:
     """Return the mean of x x^T over the inputs, with a last feature of 1 if the rows have one."""
     width = rows.shape[-1]
     if inputs is None:
-        return torch.eye(width).to(rows)
-    x = inputs.reshape(-1, inputs.shape[-1]).to(rows)
+        return torch.eye(width, dtype=torch.float64, device=rows.device)
+    x = inputs.reshape(-1, inputs.shape[-1]).to(rows.device, torch.float64)
     x = F.pad(x, (0, width - x.shape[-1]), value=1.0)
     return x.mT @ x / len(x)
 
 
 def _directions(rows: Tensor, moment: Tensor, kept: int) -> Tensor:
-    """Return the directions, (..., m, kept), in which rows x varies most; rows (..., m, width)."""
-    spread = rows @ moment.to(rows.dtype) @ rows.mH
-    return torch.linalg.eigh(spread).eigenvectors[..., -kept:]
+    """Return the directions, (..., m, kept), in which rows x varies most; rows (..., m, width).
+
+    Only those that rows x can have are ordered, whether the inputs show them or not, so that all of
+    them are there when kept is large enough. In float64, for in float32 what varies little drowns.
+    """
+    exact = rows.to(torch.complex128 if rows.is_complex() else torch.float64)
+    basis, *_ = torch.linalg.svd(exact, full_matrices=False)
+    within = basis.mH @ exact
+    order = torch.linalg.eigh(within @ moment.to(exact.dtype) @ within.mH).eigenvectors
+    found = basis @ order[..., -kept:]
+    return F.pad(found, (0, kept - found.shape[-1])).to(rows.dtype)
 
 
 def _common(groups: Tensor, moment: Tensor) -> tuple[Tensor, Tensor]:

@@ -57,12 +57,11 @@ def partial_attention(
     q, k, v = q.to(kind), k.to(kind), v.to(kind)
     scores = (q * scale) @ k.transpose(-2, -1)
     if mask is None:
-        lse = scores.logsumexp(-1)
-        return Partial((scores - lse[..., None]).exp() @ v, lse)
+        return Partial(scores.softmax(-1) @ v, scores.logsumexp(-1))
     check_mask(mask, tuple(scores.shape), "(..., n_q, n_k)")
     # The lowest number and not -inf: a row of nothing but -inf has no gradient.
-    lse = scores.masked_fill(~mask, torch.finfo(kind).min).logsumexp(-1)
-    weights = (scores - lse[..., None]).masked_fill(~mask, -torch.inf).exp()
+    scores = scores.masked_fill(~mask, torch.finfo(kind).min)
+    weights, lse = scores.softmax(-1).masked_fill(~mask, 0.0), scores.logsumexp(-1)
     blind = ~mask.any(-1).expand_as(lse)
     return Partial(weights @ v, lse.masked_fill(blind, -torch.inf))
 
@@ -71,7 +70,8 @@ def merge(a: Partial, b: Partial) -> Partial:
     """Join attention over two sets of keys into attention over both.
 
     lse = log(exp(a.lse) + exp(b.lse)); out = exp(a.lse - lse) a.out + exp(b.lse - lse) b.out. The
-    order does not matter, and (0, -inf) changes nothing.
+    order does not matter, and (0, -inf) changes nothing. The two shares are computed as sigmoids
+    of the difference, so that they add up to 1 where a large lse is rounded.
 
     Args:
         a, b: the same queries over different keys.
@@ -93,10 +93,10 @@ def merge(a: Partial, b: Partial) -> Partial:
             "Merge along the keys, not along the queries."
         )
     blind = (a.lse == -torch.inf) & (b.lse == -torch.inf)  # where -inf - -inf would be NaN
-    sees = [part.lse.masked_fill(blind, 0) for part in (a, b)]
-    lse = torch.logaddexp(*sees)
-    share_a, share_b = ((one - lse).exp()[..., None] for one in sees)
-    return Partial(share_a * a.out + share_b * b.out, lse.masked_fill(blind, -torch.inf))
+    of_a, of_b = (part.lse.masked_fill(blind, 0) for part in (a, b))
+    share_a, share_b = ((x - y).sigmoid()[..., None] for x, y in ((of_a, of_b), (of_b, of_a)))
+    lse = torch.logaddexp(of_a, of_b).masked_fill(blind, -torch.inf)
+    return Partial(share_a * a.out + share_b * b.out, lse)
 
 
 def tiled_attention(

@@ -1,7 +1,9 @@
-"""Time and memory of labkit's attention as ratios to PyTorch's module and to a loop over heads,
-and a decoding step with labkit's cache as a ratio to the whole pass and to transformers' cache.
+"""Time and memory of labkit's attention as ratios to PyTorch's module and to a loop over heads;
+a decoding step with labkit's cache as a ratio to the whole pass and to transformers' cache; a step
+of heads that share keys as a ratio to PyTorch's other ways; attention in tiles as a ratio to the
+products written out and to PyTorch's kernel.
 
-Run with `make bench`, or `python -m tests.benchmark`; it takes about three minutes. Speed differs
+Run with `make bench`, or `python -m tests.benchmark`; it takes about four minutes. Speed differs
 from machine to machine and from minute to minute, so every figure is a ratio within one run: the
 contestants take turns, in a new order each round, and each round gives one ratio. The tables show
 the median of the rounds and, in brackets, the quartiles. Under 1, labkit needs less.
@@ -10,6 +12,10 @@ A decoding step gives the output of the last of n positions. With a cache it pro
 appends its key and value to the n - 1 held, and attends. Then the cache is cut to n - 1 again,
 which moves no number in either cache. So what labkit's copies when it doubles is left out: over a
 whole text, less than two more writes of each number. transformers' copies all at each step.
+
+Where heads share keys, one query of each is attended: labkit folds the heads that read the same
+keys into the queries of one head; PyTorch has a flag for it, or every key is repeated for each of
+its readers, as is done where the flag is not known.
 
 One thread is measured by its CPU time, which other programs hardly disturb. `--threads 2` measures
 two by the clock on the wall; leave the machine alone meanwhile.
@@ -37,7 +43,9 @@ from torch import Tensor, nn
 from torch.profiler import ProfilerActivity, profile
 from tqdm import tqdm
 
-from labkit import KVCache, MultiHeadAttention, counting
+from labkit import KVCache, MultiHeadAttention, counting, scaled_dot_product_attention
+from labkit.fused import fused_attention
+from labkit.tiles import tiled_attention
 
 SIZES = [  # B, n, d_model, h
     (8, 32, 64, 4),
@@ -65,6 +73,17 @@ DECODED = (128, 1024, 4096)  # positions, the new one among them
 STEP_COMPARISONS = {
     "cached / whole pass": ("cached", "whole pass"),
     "cached / transformers": ("cached", "transformers"),
+}
+SHARED = [(n, 32, h_kv, 64) for n in (1024, 4096) for h_kv in (8, 4, 1)]  # n, h, h_kv, d_k
+SHARED_COMPARISONS = {
+    "folded / enable_gqa": ("folded", "enable_gqa"),
+    "folded / repeat_interleave": ("folded", "repeat_interleave"),
+}
+TILED = [(n, is_causal) for n in (256, 1024, 2048) for is_causal in (False, True)]
+BLOCK = 128  # queries, and keys, of a tile
+TILED_COMPARISONS = {
+    "tiled / plain": ("tiled", "plain"),
+    "tiled / fused": ("tiled", "fused"),
 }
 LENGTHS = (256, 512, 1024, 2048, 4096)
 MATMUL = 1024
@@ -183,6 +202,41 @@ def make_decoding_steps(n: int, d_model: int = 768, h: int = 12) -> dict[str, St
     return {name: torch.no_grad()(step) for name, step in steps.items()}
 
 
+def make_shared_steps(n: int, h: int, h_kv: int, d_k: int) -> dict[str, Step]:
+    """Return ways to attend from one query a head, once they have been seen to agree."""
+    torch.manual_seed(0)
+    q, k, v = torch.randn(1, h, 1, d_k), *torch.randn(2, 1, h_kv, n, d_k)
+
+    def repeated() -> Tensor:
+        k_of_each, v_of_each = (x.repeat_interleave(h // h_kv, 1) for x in (k, v))
+        return F.scaled_dot_product_attention(q, k_of_each, v_of_each)
+
+    steps = {
+        "folded": lambda: fused_attention(q, k, v, None, False, d_k**-0.5, 0.0),
+        "enable_gqa": lambda: F.scaled_dot_product_attention(q, k, v, enable_gqa=True),
+        "repeat_interleave": repeated,
+    }
+    for step in steps.values():
+        torch.testing.assert_close(step(), repeated(), rtol=1e-3, atol=1e-4)
+    return {name: torch.no_grad()(step) for name, step in steps.items()}
+
+
+def make_tiled_steps(n: int, is_causal: bool, h: int = 8, d_k: int = 64) -> dict[str, Step]:
+    """Return attention in tiles, written out and on the kernel, once they were seen to agree."""
+    torch.manual_seed(0)
+    q, k, v = torch.randn(3, 1, h, n, d_k)
+    attend, causal = scaled_dot_product_attention, {"is_causal": is_causal}
+    blocks = {"block_q": BLOCK, "block_k": BLOCK}
+    steps = {
+        "tiled": lambda: tiled_attention(q, k, v, **blocks, **causal),
+        "plain": lambda: attend(q, k, v, return_weights=True, **causal)[0],
+        "fused": lambda: attend(q, k, v, **causal),
+    }
+    for step in steps.values():
+        torch.testing.assert_close(step(), steps["fused"](), rtol=1e-3, atol=1e-4)
+    return {name: torch.no_grad()(step) for name, step in steps.items()}
+
+
 def seconds(step: Step, times: int) -> float:
     """Return the seconds a step takes, the mean of several in a row."""
     clock = time.thread_time if torch.get_num_threads() == 1 else time.perf_counter
@@ -239,6 +293,14 @@ def flops(size: tuple[int, int, int, int], mode: str) -> int:
     return forward * (3 if mode == "forward + backward" else 1)
 
 
+def ratios(
+    rounds: dict[str, list[float]], comparisons: dict[str, tuple[str, str]], places: int = 2
+) -> list[str]:
+    """Give for each comparison the quartiles of the rounds' ratios."""
+    pairs = [zip(rounds[one], rounds[other], strict=True) for one, other in comparisons.values()]
+    return [quartiles([one / other for one, other in pair], places) for pair in pairs]
+
+
 def quartiles(values: list[float], places: int = 2) -> str:
     low, middle, high = statistics.quantiles(values, n=4)
     return f"{middle:.{places}f} [{low:.{places}f} {high:.{places}f}]"
@@ -271,14 +333,11 @@ def compare_speed(progress: tqdm) -> None:
             progress.set_description(f"time, {mode}, {size}")
             rounds = time_in_turns(make_steps(size, mode) | {"matmul": lambda: a @ b})
             matmuls += [rate / t / 1e9 for t in rounds["matmul"]]
-            pairs = [
-                zip(rounds[one], rounds[other], strict=True) for one, other in COMPARISONS.values()
-            ]
-            ratios = [[one / other for one, other in pair] for pair in pairs]
             both = zip(rounds["labkit"], rounds["matmul"], strict=True)
             share = statistics.median(flops(size, mode) / t / (rate / m) for t, m in both)
             count = str(len(rounds["labkit"]))
-            tables[mode].append([str(size), *map(quartiles, ratios), f"{share:.0%}", count])
+            found = ratios(rounds, COMPARISONS)
+            tables[mode].append([str(size), *found, f"{share:.0%}", count])
             progress.update()
     print(f"\nMatmul of two {MATMUL} x {MATMUL} matrices, GFLOP/s: {quartiles(matmuls)}.")
     print("It is timed in every round; the share is what labkit's rate is of it, without weights.")
@@ -294,8 +353,8 @@ def compare_memory(progress: tqdm) -> None:
         for size in SIZES:
             progress.set_description(f"memory, {mode}, {size}")
             peak = {name: peak_bytes(step) for name, step in make_steps(size, mode).items()}
-            ratios = [f"{peak[one] / peak[other]:.2f}" for one, other in COMPARISONS.values()]
-            tables[mode].append([str(size), *ratios])
+            found = [f"{peak[one] / peak[other]:.2f}" for one, other in COMPARISONS.values()]
+            tables[mode].append([str(size), *found])
             progress.update()
     print("\nPeak memory counts every allocation of PyTorch's CPU allocator during a call, a")
     print("kernel's own buffers among them, as PyTorch's profiler notes them.")
@@ -308,12 +367,38 @@ def compare_decoding(progress: tqdm) -> None:
     for n in DECODED:
         progress.set_description(f"decoding at n = {n}")
         rounds = time_in_turns(make_decoding_steps(n))
-        pairs = [zip(rounds[a], rounds[b], strict=True) for a, b in STEP_COMPARISONS.values()]
-        ratios = [[one / other for one, other in pair] for pair in pairs]
-        rows.append([str(n), *(quartiles(each, 3) for each in ratios), str(len(rounds["cached"]))])
+        count = str(len(rounds["cached"]))
+        rows.append([str(n), *ratios(rounds, STEP_COMPARISONS, places=3), count])
         progress.update()
     header = ["n", *STEP_COMPARISONS, "rounds"]
     print_table("Time of a decoding step, B = 1, d_model = 768, h = 12", header, rows)
+
+
+def compare_sharing(progress: tqdm) -> None:
+    rows = []
+    for size in SHARED:
+        progress.set_description(f"shared keys, {size}")
+        rounds = time_in_turns(make_shared_steps(*size))
+        rows.append([str(size), *ratios(rounds, SHARED_COMPARISONS), str(len(rounds["folded"]))])
+        progress.update()
+    header = ["n, h, h_kv, d_k", *SHARED_COMPARISONS, "rounds"]
+    print_table("Time of attention from one query, B = 1", header, rows)
+
+
+def compare_tiles(progress: tqdm) -> None:
+    rows = []
+    for n, is_causal in TILED:
+        progress.set_description(f"tiles, n = {n}")
+        steps = make_tiled_steps(n, is_causal)
+        rounds = time_in_turns(steps)
+        peak = {name: peak_bytes(step) for name, step in steps.items()}
+        found = [f"{peak[one] / peak[other]:.2f}" for one, other in TILED_COMPARISONS.values()]
+        form, count = "causal" if is_causal else "whole", str(len(rounds["tiled"]))
+        rows.append([f"{n}, {form}", *ratios(rounds, TILED_COMPARISONS), *found, count])
+        progress.update()
+    columns = [f"{what}, {name}" for what in ("time", "peak") for name in TILED_COMPARISONS]
+    title = f"Attention in tiles of {BLOCK} x {BLOCK}, B = 1, h = 8, d_k = 64, inference"
+    print_table(title, ["n", *columns, "rounds"], rows)
 
 
 def show_growth(progress: tqdm) -> None:
@@ -348,10 +433,13 @@ def main() -> None:
     print("PyTorch is torch.nn.MultiheadAttention(batch_first=True), with or without its weights;")
     print("loop computes head after head; transformers is labkit's layer with its DynamicCache and")
     print("PyTorch's function. The parameters are the same, and the outputs agree.")
-    total = 2 * len(MODES) * len(SIZES) + len(DECODED) + len(LENGTHS) + IMPORTS
+    more = len(DECODED) + len(SHARED) + len(TILED) + len(LENGTHS) + IMPORTS
+    total = 2 * len(MODES) * len(SIZES) + more
     with tqdm(total=total, file=sys.stderr, leave=False) as progress:
         compare_speed(progress)
         compare_decoding(progress)
+        compare_sharing(progress)
+        compare_tiles(progress)
         compare_memory(progress)
         show_growth(progress)
         progress.set_description("import")

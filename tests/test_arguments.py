@@ -116,6 +116,28 @@ ERRORS = {
     "no width": (lambda: MultiHeadAttention(-8, 2), ValueError, ["d_model", "at least 1", "-8"]),
     "no width of a head": (lambda: module(d_k=0), ValueError, ["d_k", "at least 1", "0"]),
     "no width of a value": (lambda: module(d_v=0), ValueError, ["d_v", "at least 1", "0"]),
+    "heads of keys that do not divide": (
+        lambda: MultiHeadAttention(12, 6, h_kv=4),
+        ValueError,
+        ["h_kv must divide h", "h=6", "h_kv=4", "[1, 2, 3, 6]"],
+    ),
+    "more heads of keys than heads": (
+        lambda: module(h_kv=4),
+        ValueError,
+        ["h_kv must divide h", "h=2", "h_kv=4", "[1, 2]"],
+    ),
+    "no heads of keys": (lambda: module(h_kv=0), ValueError, ["h_kv", "at least 1", "0"]),
+    "half a head of keys": (lambda: module(h_kv=0.5), TypeError, ["h_kv", "whole", "0.5"]),
+    "a mask for each head of keys": (
+        lambda: MultiHeadAttention(8, 4, h_kv=2)(X, mask=MASK.expand(2, 2, 5, 5)),
+        ValueError,
+        ["(B, h, n_q, n_k) = (2, 4, 5, 5)", "(2, 2, 5, 5)"],
+    ),
+    "a mask for each head of keys in a step": (
+        lambda: MultiHeadAttention(8, 4, h_kv=2)(X[:, :1], X, mask=MASK[:1].expand(2, 2, 1, 5)),
+        ValueError,
+        ["(B, h, n_q, n_k) = (2, 4, 1, 5)", "(2, 2, 1, 5)"],
+    ),
     "module's dropout": (lambda: module(dropout=1.5), ValueError, ["dropout", "less", "1.5"]),
     "x a list": (lambda: module([1]), TypeError, ["x", "(B, n, d_model)", "list"]),
     "x of one dimension": (lambda: module(X[0, 0]), ValueError, ["(B, n, d_model)", "(8,)"]),
@@ -172,6 +194,11 @@ ERRORS = {
         lambda: MultiHeadAttention(8, 2, d_k=4, d_v=3).to_torch(),
         ValueError,
         ["d_k = d_v = d_model / h", "d_v=3", "h=2"],
+    ),
+    "to one whose heads share keys": (
+        lambda: MultiHeadAttention(8, 4, h_kv=2).to_torch(),
+        ValueError,
+        ["keys and values for each head", "h=4", "h_kv=2", "Keep labkit's module"],
     ),
 }
 

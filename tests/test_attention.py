@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
+from torch.func import functional_call
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from labkit import (
@@ -252,6 +253,16 @@ def test_an_empty_batch_gives_an_empty_batch(lead, return_weights):
     assert (out[0] if return_weights else out).shape == x.shape
 
 
+@PATHS
+@pytest.mark.parametrize("n", [1, 4])
+@pytest.mark.parametrize("d_v", [4, 3])
+def test_an_empty_batch_of_a_module_gives_an_empty_batch(n, d_v, return_weights):
+    for h_kv in (2, 1):
+        x, module = torch.zeros(0, n, 8), MultiHeadAttention(8, 2, h_kv=h_kv, d_v=d_v)
+        out = module(x, return_weights=return_weights)
+        assert (out[0] if return_weights else out).shape == x.shape
+
+
 def test_causal_mask_ends_in_the_last_corner():
     for n_q, n_k in itertools.product(range(1, 5), repeat=2):
         expected = [[j <= i + n_k - n_q for j in range(n_k)] for i in range(n_q)]
@@ -331,6 +342,18 @@ def test_module_drops_in_training_mode_only():
     module.eval()
     assert torch.equal(module(x), plain(x))
     assert (module(x, return_weights=True)[1] > 0).all()
+
+
+def test_dropout_of_a_step_keeps_the_expectation_where_heads_share():
+    module = MultiHeadAttention(8, 4, h_kv=2, dropout=0.5)
+    x, context = draw_normal(4, (1, 1, 8), (1, 6, 8))
+    torch.manual_seed(0)
+    with torch.no_grad():
+        out = module(x.expand(4000, -1, -1), context.expand(4000, -1, -1))
+        plain = module.eval()(x, context)[0]
+    standard_error = out.std(0) / 4000**0.5
+    assert (standard_error > 0).all()
+    assert ((out.mean(0) - plain).abs() < 5 * standard_error).all()
 
 
 # The module against torch.nn.MultiheadAttention
@@ -429,22 +452,114 @@ def test_module_equals_a_loop_over_heads_of_any_width(h, d_model, d_k, d_v, bias
     torch.testing.assert_close(gradients, named_gradients(module, expected), rtol=1e-3, atol=1e-3)
 
 
+# Heads that share keys and values, against a layer in which each has a copy of its own
+
+
+def with_copies(layer: MultiHeadAttention):
+    """Call the layer with every row of W^K and W^V repeated; gradients arrive in the layer."""
+    full = MultiHeadAttention(
+        layer.d_model,
+        layer.h,
+        d_k=layer.d_k,
+        d_v=layer.d_v,
+        bias=layer.w_qkv.bias is not None,
+        rotary_base=layer.rotary_base,
+        device="meta",
+    )
+    readers, q, parameters = layer.h // layer.h_kv, layer.w_q, dict(layer.named_parameters())
+    for name in ("weight", "bias"):
+        if getattr(q, name) is None:
+            continue
+        rows = [getattr(q, name)]
+        for part, d in ((layer.w_k, layer.d_k), (layer.w_v, layer.d_v)):
+            for head in getattr(part, name).split(d):
+                rows += [head] * readers
+        parameters[f"w_qkv.{name}"] = torch.cat(rows)
+    return lambda *args, **options: functional_call(full, parameters, args, options)
+
+
+@PATHS
+@given(
+    heads=st.tuples(st.integers(1, 3), st.integers(1, 3)),
+    pairs=st.tuples(st.integers(1, 2), st.integers(1, 4)),
+    lead=st.lists(st.integers(1, 3), max_size=3).map(tuple),
+    lengths=st.tuples(st.sampled_from((1, 1, 2, 5)), st.none() | st.integers(1, 7)),
+    bias=st.booleans(),
+    rotary_base=st.sampled_from((None, 10.0)),
+    masking=st.sampled_from(("none", "all heads", "each head", "queries and keys", "keys")),
+    is_causal=st.booleans(),
+    seed=seeds,
+)
+@settings(repeatable, max_examples=80)
+def test_shared_heads_equal_copies_in_value_and_gradient(
+    heads, pairs, lead, lengths, bias, rotary_base, masking, is_causal, seed, return_weights
+):
+    (h_kv, readers), (half, d_v), (n_q, n_k) = heads, pairs, lengths
+    h, d_k = h_kv * readers, 2 * half
+    torch.manual_seed(seed)
+    layer = MultiHeadAttention(6, h, h_kv=h_kv, d_k=d_k, d_v=d_v, bias=bias,
+        rotary_base=rotary_base, dtype=torch.float64)  # fmt: skip
+    for parameter in layer.parameters():
+        nn.init.normal_(parameter, std=0.5)
+    shapes = [(*lead, n_q, 6)] if n_k is None else [(*lead, n_q, 6), (*lead, n_k, 6)]
+    inputs = draw_normal(seed, *shapes, dtype=torch.float64)
+    n_k = n_k or n_q
+    shape = {"all heads": (*lead, 1, n_q, n_k), "each head": (*lead, h, n_q, n_k),
+        "queries and keys": (n_q, n_k), "keys": (*lead, 1, 1, n_k)}.get(masking)  # fmt: skip
+    mask = None if shape is None else draw_mask(seed, *shape)
+    found = []
+    for function in (layer, with_copies(layer)):
+        own = [each.clone().requires_grad_() for each in inputs]
+        out = function(*own, mask=mask, is_causal=is_causal, return_weights=return_weights)
+        out, *weights = out if return_weights else (out,)
+        cotangent = torch.linspace(-1, 1, out.numel(), dtype=torch.float64).reshape(out.shape)
+        gradients = torch.autograd.grad(out, [*own, *layer.parameters()], cotangent)
+        found.append([out.detach(), *weights, *gradients])
+    assert_all_close(*found, TOLERANCE[torch.float64])
+
+
+@PATHS
+@pytest.mark.parametrize("n", [1, 4])
+def test_neighbours_read_the_same_head_of_keys(n, return_weights):
+    """Heads 0 and 1 read the first, heads 2 and 3 the second: turns would be 0 and 2, 1 and 3."""
+    module = MultiHeadAttention(4, 4, h_kv=2, d_k=1, d_v=1, bias=False)
+    with torch.no_grad():
+        module.w_v.weight.copy_(torch.tensor([[1.0, 0, 0, 0], [5.0, 0, 0, 0]]))
+        module.w_o.weight.copy_(torch.eye(4))
+    out = module(torch.ones(1, n, 4), return_weights=return_weights)
+    out = out[0] if return_weights else out
+    torch.testing.assert_close(out, torch.tensor([1.0, 1, 5, 5]).expand(1, n, 4))
+
+
 @DTYPES
-def test_module_runs_in_every_type(dtype):
+@pytest.mark.parametrize("h_kv", [4, 2, 1])
+@pytest.mark.parametrize("n", [5, 1])
+def test_module_runs_in_every_type(n, h_kv, dtype):
     torch.manual_seed(0)
-    module = MultiHeadAttention(16, 4, dtype=dtype)
-    (x,) = draw_normal(6, (2, 5, 16), dtype=dtype)
-    out = module(x, is_causal=True)
-    expected = module.double()(x.double(), is_causal=True)
+    module = MultiHeadAttention(16, 4, h_kv=h_kv, dtype=dtype)
+    x, context = draw_normal(6, (2, n, 16), (2, 5, 16), dtype=dtype)
+    out = module(x, context, is_causal=True)
+    expected = module.double()(x.double(), context.double(), is_causal=True)
     assert out.dtype == dtype
     assert_all_close([out], [expected], TOLERANCE[dtype])
 
 
-def test_module_runs_under_autocast():
-    module = MultiHeadAttention(16, 4)
+@pytest.mark.parametrize("h_kv", [4, 2])
+def test_module_runs_under_autocast(h_kv):
+    module = MultiHeadAttention(16, 4, h_kv=h_kv)
     (x,) = draw_normal(7, (2, 5, 16))
     with torch.autocast("cpu", torch.bfloat16):
         assert_all_close([module(x), module(x.bfloat16())], [module.float()(x)] * 2, 4e-2)
+
+
+def test_the_parts_of_w_qkv_are_views_where_heads_share():
+    module = MultiHeadAttention(6, 4, h_kv=2, d_k=3, d_v=5)
+    shapes = [tuple(part.weight.shape) for part in (module.w_q, module.w_k, module.w_v)]
+    assert shapes == [(12, 6), (6, 6), (10, 6)]
+    nn.init.ones_(module.w_k.bias)
+    assert module.w_qkv.bias.tolist() == [0.0] * 12 + [1.0] * 6 + [0.0] * 10
+    nn.init.zeros_(module.w_v.weight)
+    assert module.w_qkv.weight.any(1).tolist() == [True] * 18 + [False] * 10
 
 
 def test_the_parts_of_w_qkv_are_views():

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from labkit import KVCache, MultiHeadAttention, causal_mask, window_mask
 
@@ -63,7 +64,8 @@ MASKS = {
     "window": lambda n_q, n_k: window_mask(n_q, n_k, 3),
     "both": lambda n_q, n_k: padding_before([0, 3, 1])(n_q, n_k) & window_mask(n_q, n_k, 3),
 }
-WIDTHS = [{}, {"d_k": 3, "d_v": 3}, {"d_k": 2, "d_v": 7}]
+SHARED = {"h": 6, "h_kv": 3, "d_k": 2}
+WIDTHS = [{}, {"d_k": 3, "d_v": 3}, {"d_k": 2, "d_v": 7}, {"h": 3, "h_kv": 1, "d_v": 4}, SHARED]
 
 
 @PATHS
@@ -99,9 +101,27 @@ def test_any_blocks_equal_the_causal_pass(blocks, pads, w, rotary_base, seed):
     assert_same(by_blocks(layer, x, blocks, mask), layer(x, mask=mask(n, n), is_causal=True))
 
 
+@PATHS
+@pytest.mark.parametrize("blocks", BLOCKS.values(), ids=BLOCKS)
+@pytest.mark.parametrize("h_kv", [1, 2, 4])
 @torch.no_grad()
-def test_the_weights_of_a_step_are_rows_of_those_of_the_whole():
-    layer, x, cache = make_layer(rotary_base=10.0), draw(2, 5, 6), KVCache()
+def test_heads_that_share_keys_can_have_a_mask_each(h_kv, blocks, return_weights):
+    layer, x = make_layer(h=4, h_kv=h_kv, rotary_base=10.0), draw(3, N, 6)
+    may = torch.rand(3, 4, N, N, generator=torch.Generator().manual_seed(0)) < 0.6
+
+    def mask(n_q, n_k):
+        return may[..., n_k - n_q : n_k, :n_k]
+
+    whole, cache = layer(x, mask=may, is_causal=True), KVCache()
+    assert_same(by_blocks(layer, x, blocks, mask, cache, return_weights=return_weights), whole)
+    assert cache.k.shape == (3, h_kv, N, 4)
+    assert cache.v.shape == (3, h_kv, N, 5)
+
+
+@pytest.mark.parametrize("options", [{}, SHARED], ids=["own keys", "shared keys"])
+@torch.no_grad()
+def test_the_weights_of_a_step_are_rows_of_those_of_the_whole(options):
+    layer, x, cache = make_layer(rotary_base=10.0, **options), draw(2, 5, 6), KVCache()
     _, whole = layer(x, is_causal=True, return_weights=True)
     _, first = layer(x[:, :2], cache=cache, return_weights=True)
     _, last = layer(x[:, 2:], cache=cache, return_weights=True)
@@ -205,12 +225,50 @@ def test_a_step_makes_no_tensor_of_queries_by_keys():
     assert not [shape for shape in shapes.seen if shape[-1] == 41]
 
 
+class New(TorchDispatchMode):
+    """Note how many numbers the largest tensor has that has memory of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.largest = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        out = func(*args, **(kwargs or {}))
+        given = {
+            x.untyped_storage().data_ptr() for x in tree_leaves((args, kwargs)) if is_tensor(x)
+        }
+        for part in filter(is_tensor, tree_leaves(out)):
+            if part.untyped_storage().data_ptr() not in given:
+                self.largest = max(self.largest, part.untyped_storage().nbytes() // part.itemsize)
+        return out
+
+
+def is_tensor(x: object) -> bool:
+    return isinstance(x, Tensor)
+
+
+@pytest.mark.parametrize("h_kv", [1, 2, 4])
+@pytest.mark.parametrize("masked", [False, True])
+@torch.no_grad()
+def test_a_step_copies_no_keys(h_kv, masked):
+    """Not even once: repeated for their readers they would be h / h_kv times as many."""
+    layer, cache, n = make_layer(h=4, h_kv=h_kv, d_v=4, rotary_base=10.0), KVCache(), 200
+    layer(draw(1, n, 6), cache=cache)
+    layer(draw(1, 1, 6), cache=cache)  # for which room is made
+    mask = torch.ones(1, 1, 1, n + 2, dtype=torch.bool) if masked else None
+    with New() as new:
+        layer(draw(1, 1, 6), mask=mask, cache=cache)
+    assert cache.k.numel() == h_kv * (n + 2) * 4
+    assert new.largest < (n + 2) * 4
+
+
 # Gradients
 
 
 @pytest.mark.parametrize("blocks", BLOCKS.values(), ids=BLOCKS)
-def test_the_last_step_has_the_gradients_of_the_causal_pass(blocks):
-    layer, x = make_layer(rotary_base=10.0), draw(2, N, 6).requires_grad_()
+@pytest.mark.parametrize("options", [{}, SHARED], ids=["own keys", "shared keys"])
+def test_the_last_step_has_the_gradients_of_the_causal_pass(options, blocks):
+    layer, x = make_layer(rotary_base=10.0, **options), draw(2, N, 6).requires_grad_()
     wanted = [x, *layer.parameters()]
     whole = torch.autograd.grad(layer(x, is_causal=True)[:, -1].square().sum(), wanted)
     steps = torch.autograd.grad(by_blocks(layer, x, blocks)[:, -1].square().sum(), wanted)

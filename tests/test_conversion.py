@@ -21,7 +21,7 @@ def test_round_trip_through_pytorch(bias, batch_first, training):
     ).train(training)
     ours = MultiHeadAttention.from_torch(theirs)
     back = ours.to_torch(batch_first=batch_first)
-    assert (ours.d_model, ours.h, ours.d_k, ours.d_v) == (12, 3, 4, 4)
+    assert (ours.d_model, ours.h, ours.h_kv, ours.d_k, ours.d_v) == (12, 3, 3, 4, 4)
     assert ours.training == back.training == training
     assert ours.dropout == back.dropout == 0.1
     assert back.batch_first == batch_first

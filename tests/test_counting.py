@@ -28,6 +28,15 @@ def test_parameters_are_those_of_the_module(d_model, h, d_k, d_v, bias):
     assert formula == counting.count_parameters(module)
 
 
+@repeatable
+@given(d_model=sizes, h_kv=sizes, readers=sizes, d_k=sizes, d_v=sizes, bias=st.booleans())
+def test_parameters_are_those_of_heads_that_share(d_model, h_kv, readers, d_k, d_v, bias):
+    options = {"h_kv": h_kv, "d_k": d_k, "d_v": d_v, "bias": bias}
+    module = on_meta(d_model, h_kv * readers, **options)
+    formula = counting.attention_parameters(d_model, h_kv * readers, **options)
+    assert formula == counting.count_parameters(module)
+
+
 @pytest.mark.parametrize("h", [1, 2, 8, 64])
 @pytest.mark.parametrize("bias", [True, False])
 def test_parameters_are_those_of_pytorch(h: int, bias: bool):
@@ -48,6 +57,19 @@ def test_flops_are_those_that_a_counter_finds(n_q, n_k, d_model, h, d_k, d_v):
     x, context = (torch.empty(1, n, d_model, device="meta") for n in (n_q, n_k))
     counted = counting.count_flops(module, x, context, return_weights=True)
     assert counted == counting.attention_flops(n_q, d_model, h, n_k=n_k, d_k=d_k, d_v=d_v)
+
+
+@repeatable
+@given(n_q=sizes, n_k=sizes, d_model=sizes, h_kv=sizes, readers=sizes, d_k=sizes, d_v=sizes)
+def test_flops_are_those_of_heads_that_share(n_q, n_k, d_model, h_kv, readers, d_k, d_v):
+    h, sizes = h_kv * readers, {"d_k": d_k, "d_v": d_v}
+    module = on_meta(d_model, h, h_kv=h_kv, **sizes)
+    x, context = (torch.empty(1, n, d_model, device="meta") for n in (n_q, n_k))
+    counted = counting.count_flops(module, x, context, return_weights=True)
+    assert counted == counting.attention_flops(n_q, d_model, h, n_k=n_k, h_kv=h_kv, **sizes)
+    projected = counting.projection_macs(n_q, d_model, h, n_k=n_k, h_kv=h_kv, **sizes)
+    products = counting.product_macs(n_q, d_model, h, n_k=n_k, **sizes)
+    assert counted == 2 * (projected + products)
 
 
 @pytest.mark.parametrize(("n", "d_model", "h"), [(2048, 4096, 32), (2048, 4096, 1), (16, 512, 4)])
@@ -86,16 +108,16 @@ def test_bytes_are_those_of_the_weights(dtype, B, h, n_q, n_k):
 
 
 @repeatable
-@given(B=sizes, h=sizes, d_k=sizes, d_v=sizes, n=sizes, layers=st.integers(1, 3))
+@given(B=sizes, h_kv=sizes, readers=sizes, d_k=sizes, d_v=sizes, n=sizes, layers=st.integers(1, 3))
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.float64])
-def test_bytes_are_those_that_caches_hold(dtype, B, h, d_k, d_v, n, layers):
+def test_bytes_are_those_that_caches_hold(dtype, B, h_kv, readers, d_k, d_v, n, layers):
     caches = [KVCache() for _ in range(layers)]
     for cache in caches:
-        on_meta(4, h, d_k=d_k, d_v=d_v, dtype=dtype)(
+        on_meta(4, h_kv * readers, h_kv=h_kv, d_k=d_k, d_v=d_v, dtype=dtype)(
             torch.empty(B, n, 4, dtype=dtype, device="meta"), cache=cache
         )
     held = sum(cache.k.nbytes + cache.v.nbytes for cache in caches)
-    counted = counting.cache_bytes(h, d_k, n, layers=layers, d_v=d_v, B=B, dtype=dtype)
+    counted = counting.cache_bytes(h_kv, d_k, n, layers=layers, d_v=d_v, B=B, dtype=dtype)
     assert counted == held
 
 

@@ -18,9 +18,11 @@ pytestmark = pytest.mark.slow
 
 def some_layer(rng: random.Random) -> MultiHeadAttention:
     turned = rng.random() < 0.7
+    h = rng.choice([1, 2, 3, 4])
     layer = MultiHeadAttention(
         rng.choice([1, 5, 6]),
-        rng.choice([1, 2, 3]),
+        h,
+        h_kv=rng.choice([i for i in range(1, h + 1) if h % i == 0]),
         d_k=rng.choice([2, 4] if turned else [1, 3]),
         d_v=rng.choice([1, 3]),
         bias=rng.random() < 0.7,

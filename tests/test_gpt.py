@@ -114,9 +114,10 @@ def test_no_word_sees_those_that_come(positions):
 
 @EACH
 @pytest.mark.parametrize("blocks", [[1] * N, [3, 1, 4], [N]], ids=["one by one", "uneven", "all"])
+@pytest.mark.parametrize("h_kv", [4, 2, 1])
 @torch.no_grad()
-def test_caches_equal_the_whole_pass(positions, blocks):
-    model, ids = make_model(positions), draw_ids(2, N)
+def test_caches_equal_the_whole_pass(h_kv, positions, blocks):
+    model, ids = make_model(positions, h=4, h_kv=h_kv), draw_ids(2, N)
     whole, whole_weights = model(ids, return_weights=True)
     caches, start = model.caches(), 0
     for n in blocks:
@@ -126,6 +127,7 @@ def test_caches_equal_the_whole_pass(positions, blocks):
         assert_same(weights, whole_weights[..., start:end, :end])
         start = end
     assert [cache.n for cache in caches] == [N] * 3
+    assert [cache.k.shape for cache in caches] == [(2, h_kv, N, 2)] * 3
 
 
 @EACH
@@ -232,6 +234,11 @@ ERRORS = {
     "no words": (lambda: GPT(0, 8, 2, 1), ValueError, ["vocabulary", "at least 1", "0"]),
     "no width": (lambda: GPT(5, 0, 2, 1), ValueError, ["d_model", "at least 1", "0"]),
     "heads that do not fit": (lambda: GPT(5, 8, 3, 1), ValueError, ["d_model=8", "h=3"]),
+    "heads of keys that do not fit": (
+        lambda: GPT(5, 8, 4, 1, h_kv=3),
+        ValueError,
+        ["h_kv must divide h", "h=4", "h_kv=3"],
+    ),
     "no layers": (lambda: GPT(5, 8, 2, 0), ValueError, ["layers", "at least 1", "0"]),
     "half a layer": (lambda: GPT(5, 8, 2, 1.5), TypeError, ["layers", "whole", "1.5"]),
     "no inner width": (lambda: GPT(5, 8, 2, 1, d_ff=0), ValueError, ["d_ff", "at least 1", "0"]),

@@ -26,12 +26,17 @@ from labkit import (
     ledger,
     live,
     merge_heads,
+    ranks,
     split_heads,
+    tiles,
 )
 from labkit.attention import window_mask
 from labkit.encoder import load_encoder
-from labkit.live import base, mask_painter, saturation, split_and_merge
+from labkit.live import base, decoding_cache, mask_painter, saturation, split_and_merge
+from labkit.live.ranks import COUNTS, STAGES, small_layer
+from labkit.nested import flat
 from labkit.softmax import softmax_jacobian
+from labkit.training import histories
 from press.extension.live_figures import LiveRenderer, page_scripts
 from press.notebooks import NOTEBOOKS, outputs, read
 
@@ -110,6 +115,16 @@ def test_the_scripts_are_light():
         (live.DecodingCache, "block", 0, r"block must be one of \['the whole prompt', 1.* got 0"),
         (live.DecodingCache, "window", 2.0, r"window must be one of \['none', 1, .* got 2.0"),
         (live.DecodingCache, "at", 17, "at must be one of .* got 17"),
+        (live.DecodingCache, "h_kv", 3, r"h_kv must be one of \[1, 2, 4, 8\]; got 3"),
+        (live.DecodingCache, "measure", "speed", "measure must be one of .* got 'speed'"),
+        (live.Ranks, "world", 5, r"world must be one of \[1, 2, 3, 4, 6, 8\]; got 5"),
+        (live.Ranks, "stage", 1, "stage must be one of .* got 1"),
+        (live.Ranks, "order", "ring", r"order must be one of \['blocks in a row', .* got 'ring'"),
+        (live.Tiles, "n", 9, r"n must be one of \[2, 3, .* got 9"),
+        (live.Tiles, "block_q", 0, r"block_q must be one of \[1, 2, .* got 0"),
+        (live.Tiles, "block_k", True, "block_k must be one of .* got True"),
+        (live.Tiles, "steepness", 3, r"steepness must be one of \[0, 0.5, 1, .* got 3"),
+        (live.Tiles, "at", 65, r"at must be one of \[0, 1, 2, .* got 65"),
         (live.HeadViewer, "layer", 2, "layer must be a whole number from 0 to 1; got 2"),
         (live.HeadViewer, "key", 3, "key must be a whole number from 0 to 2; got 3"),
         (live.HeadViewer, "sentence", 1, "sentence must be a whole number from 0 to 0; got 1"),
@@ -323,13 +338,18 @@ def decode(**state: Any) -> list[tuple[int, int, dict[str, Any]]]:
     return steps
 
 
+HEADS = [{}, {"h": 8, "h_kv": 2}, {"h": 2, "h_kv": 2}, {"h": 4, "h_kv": 1}]  # {}: 4 and 4
+
+
+@pytest.mark.parametrize("heads", HEADS)
 @pytest.mark.parametrize("state", [one for one in DECODINGS if one["window"] == "none"])
-def test_decoding_costs_what_a_real_layer_does(state: dict[str, Any]):
-    layer = MultiHeadAttention(64, 4, bias=False).half().to("meta")
+def test_decoding_costs_what_a_real_layer_does(state: dict[str, Any], heads: dict[str, int]):
+    h, h_kv = heads.get("h", 4), heads.get("h_kv", 4)
+    layer = MultiHeadAttention(64, h, h_kv=h_kv, bias=False).half().to("meta")
     x = torch.empty(1, state["n"], 64, dtype=torch.float16, device="meta")
     cache, kept, anew, read = KVCache(), [], [], 0
     with torch.no_grad():
-        for start, end, values in decode(**state):
+        for start, end, values in decode(**state, **heads):
             read += cache.k.nbytes + cache.v.nbytes if start else 0
             step = partial(layer, x[:, start:end], cache=cache, return_weights=True)
             kept.append(counting.count_flops(step) // 2)
@@ -338,6 +358,7 @@ def test_decoding_costs_what_a_real_layer_does(state: dict[str, Any]):
             assert values["MACs"] == [[kept[-1], anew[-1]], [sum(kept), sum(anew)]]
             held, _, so_far = values["bytes"]
             assert (held, so_far) == (cache.k.nbytes + cache.v.nbytes, read)
+            assert values["bytes a position"] == [held // end, 256]
 
 
 @pytest.mark.parametrize("state", DECODINGS)
@@ -393,6 +414,276 @@ def test_a_cached_step_is_n_times_cheaper_and_a_window_stops_the_bytes():
 def test_a_prompt_or_a_position_beyond_the_text_ends_with_it():
     beyond, end = (live.DecodingCache(prompt=m, n=5, at=m) for m in (9, 5))
     assert beyond.values() == end.values()
+    beyond, end = (live.DecodingCache(h=2, h_kv=m) for m in (8, 2))
+    assert beyond.values() == end.values()
+
+
+SHARED = [(h, h_kv) for h in (1, 2, 4, 8) for h_kv in (1, 2, 4, 8) if h_kv <= h]
+
+
+@pytest.mark.parametrize(("h", "h_kv"), SHARED)
+def test_each_head_reads_the_keys_that_it_reads_in_a_real_layer(h: int, h_kv: int):
+    torch.manual_seed(0)
+    layer, x = MultiHeadAttention(64, h, h_kv=h_kv), torch.randn(1, 5, 64)
+    reads = live.DecodingCache(h=h, h_kv=h_kv).values()["head of keys that is read"]
+    with torch.no_grad():
+        before = layer(x, return_weights=True)[1]
+        for j, rows in enumerate(layer.w_k.weight.split(layer.d_k)):
+            kept = rows.clone()
+            rows.zero_()
+            moved = (layer(x, return_weights=True)[1] != before).flatten(2).any(-1)[0]
+            rows.copy_(kept)
+            assert moved.tolist() == [read == j + 1 for read in reads]
+
+
+def test_the_quality_is_that_of_the_kept_runs():
+    runs = {name: reports[-1] for name, reports in histories().items()}
+    for measure in decoding_cache.MEASURES:
+        shown = live.DecodingCache(h=8, measure=measure).values()["small GPT"]
+
+        def read(name: str, measure: str = measure) -> float:
+            return runs[name].loss if measure == "loss" else runs[name].right[measure]
+
+        for kind, (trained, *converted) in zip(
+            ("rotary", "two key heads", "one key head"), shown, strict=False
+        ):
+            five = [read(f"{kind} {seed}") for seed in range(5)]
+            assert sum(five) / 5 == pytest.approx(trained, abs=1e-4)
+            ways = (
+                ["rotary 0"] * 2
+                if kind == "rotary"
+                else [f"{kind} by {way} 0" for way in decoding_cache.WAYS]
+            )
+            assert converted == [read(one) for one in ways]
+        assert shown[3] == [read(n) for n in ("without attention 0", *["attention silenced 0"] * 2)]
+
+
+def test_keys_that_are_shared_from_the_start_cost_little_and_later_much():
+    (own, *_), two, one, none = live.DecodingCache().values()["small GPT"]
+    for trained, mean, svd in (two, one):
+        assert abs(trained - own) < 0.01
+        assert own + 0.1 < svd < mean < none[1]
+
+
+def held(weight: torch.Tensor) -> set[int]:
+    return set(weight.flatten().int().tolist())
+
+
+@pytest.mark.parametrize("world", COUNTS)
+def test_ranks_hold_what_shard_gives_them_or_are_refused_as_there(world: int):
+    dealt = 0
+    for h, h_kv in itertools.product(COUNTS, COUNTS):
+        values = live.Ranks(world=world, h=h, h_kv=h_kv, d_model=24).values()
+        try:
+            layer = MultiHeadAttention(24, h, h_kv=h_kv)
+            with torch.no_grad():  # each head's rows say which it is
+                for weight, heads in [(layer.w_q.weight, h), (layer.w_k.weight, h_kv)]:
+                    weight.unflatten(0, (heads, -1)).copy_(torch.arange(heads)[:, None, None])
+            parts = [ranks.shard(layer, rank, world) for rank in range(world)]
+        except ValueError:
+            assert not any(flat(list(values.values())[:7])), (h, h_kv)
+            continue
+        dealt += 1
+        assert values["parameters of a rank"] == [counting.count_parameters(part) for part in parts]
+        for rank, part in enumerate(parts):
+            heads = {i for i, here in enumerate(values["heads of a rank"][rank]) if here}
+            keys = values["heads of keys and values of a rank"][rank]
+            assert heads == held(part.w_q.weight)
+            assert {i for i, here in enumerate(keys) if here} == held(part.w_k.weight)
+    assert dealt
+
+
+@pytest.mark.parametrize(("h", "h_kv"), [(4, 4), (6, 3), (8, 2), (8, 1)])
+def test_what_ranks_compute_adds_up_to_the_layer(h: int, h_kv: int):
+    layer = small_layer(h, h_kv)
+    numbers = torch.from_numpy(saturation.normals(3, 24)).view(2, 1, 3, 4)
+    x, dy = numbers[0].clone().requires_grad_(), numbers[1]
+    out = layer(x)
+    (dx,) = torch.autograd.grad(out, x, dy)
+    for world in (1, h_kv, h):
+        values = live.Ranks(world=world, h=h, h_kv=h_kv).values()
+        sums = torch.tensor(values["sums"], dtype=torch.float64)
+        torch.testing.assert_close(sums, torch.stack([out[0, -1], dx[0, -1]]))
+        if world > 1:
+            assert not torch.isclose(torch.tensor(values["partial dx"][0]), dx[0, -1].float()).any()
+
+
+def test_the_figure_draws_no_number_of_the_notebooks():
+    torch.manual_seed(0)
+    before = torch.get_rng_state()
+    live.Ranks().values()
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.parametrize("world", COUNTS)
+def test_an_all_reduce_moves_what_a_ring_does(world: int):
+    tensor = torch.empty(4, 24)
+    pieces = tensor.flatten().tensor_split(world)
+    # Twice around, first to add up the pieces, then to hand out the sums: all but one each time.
+    sent = 2 * sum(piece.nbytes for piece in pieces[1:])
+    for stage, reduces in zip(STAGES, [0, 0, 1, 1, 2], strict=True):
+        figure = live.Ranks(world=world, h=world, h_kv=world, d_model=24, n=4, stage=stage)
+        assert figure.values()["bytes, by heads"] == [tensor.nbytes, sent, reduces * sent]
+
+
+@pytest.mark.parametrize("order", ["blocks in a row", "zigzag"])
+@pytest.mark.parametrize("world", [2, 3, 4])
+def test_the_ring_is_what_real_ranks_do(world: int, order: str):
+    n, d_model = 24, 48
+    figure = live.Ranks(world=world, order=order, positions=n, d_model=d_model)
+    blocks = torch.arange(n).chunk(len(figure.values()["rank of a block"]))
+
+    def walk(rank: ranks.Rank) -> list[tuple[list[int], list[int], int, int]]:
+        chosen = [rank.rank, -1 - rank.rank] if order == "zigzag" else [rank.rank]
+        own = torch.cat([blocks[i] for i in chosen])
+        # A key and a value for each position, that say which it is.
+        keys, steps = own.float()[:, None, None].expand(-1, 2, d_model), []
+        for _ in range(world):
+            at = keys[:, 0, 0].int().tolist()
+            pairs = sum(j <= i for i in own.tolist() for j in at)
+            steps.append((own.tolist(), at, pairs, rank.sent))
+            if len(steps) < world:
+                keys = rank.shift(keys)
+        return steps
+
+    walked = ranks.run(walk, world)
+    for step in range(1, world + 1):
+        figure.step = step
+        values = figure.values()
+        so_far = [[pairs for *_, pairs, _ in steps[:step]] for steps in walked]
+        whole = [sum(pairs for *_, pairs, _ in steps) for steps in walked]
+        assert values["pairs of a rank"] == [
+            [pairs[-1], sum(pairs), every] for pairs, every in zip(so_far, whole, strict=True)
+        ]
+        assert values["largest shares, added up"][0] == sum(map(max, zip(*so_far, strict=True)))
+        assert {steps[step - 1][-1] for steps in walked} == {values["bytes, by positions"][0]}
+        for rank, steps in enumerate(walked):
+            queries, keys, *_ = steps[step - 1]
+            for told, positions in [("rank of a block", queries), ("rank of its keys now", keys)]:
+                mine = [block for block, of in zip(blocks, values[told], strict=True) if of == rank]
+                assert sorted(torch.cat(mine).tolist()) == sorted(positions)
+        assert sum(flat(values["pairs of this step"])) == sum(pairs[-1] for pairs in so_far)
+    assert len(set(values["bytes, by positions"])) == 1
+    assert values["bytes, by positions"][0] * world == 2 * (world - 1) * n * d_model * 4
+
+
+def test_zigzag_shares_causal_pairs_evenly():
+    rows, zigzag = (
+        live.Ranks(order=order, step=8).values() for order in ("blocks in a row", "zigzag")
+    )
+    assert [so_far for _, so_far, _ in rows["pairs of a rank"]] == [36, 100, 164, 228]
+    assert [so_far for _, so_far, _ in zigzag["pairs of a rank"]] == [132] * 4
+    assert rows["largest shares, added up"] == [228, 228]
+    assert zigzag["largest shares, added up"] == [132, 132]
+    everyone = live.Ranks(causal=False, step=3).values()["pairs of a rank"]
+    assert everyone == [[64, 192, 256]] * 4
+
+
+def test_positions_that_ranks_do_not_divide_are_refused():
+    odd = [live.Ranks(world=8, positions=12), live.Ranks(world=8, positions=24, order="zigzag")]
+    for figure in odd:
+        of, of_keys, *numbers = list(figure.values().values())[7:]
+        assert {*of, *of_keys} == {-1}
+        assert not any(flat(numbers))
+    assert live.Ranks(world=8, positions=24).values()["rank of a block"] == list(range(8))
+
+
+TILES = "pairs (1 now, 2 done, 3 hidden, 4 skipped)"
+TILINGS = [
+    {"n": n, "block_q": block_q, "block_k": block_k, "is_causal": is_causal}
+    for n, block_q, block_k in [(8, 4, 2), (8, 2, 3), (7, 3, 2), (5, 1, 1), (6, 8, 4), (2, 1, 5)]
+    for is_causal in [False, True]
+]
+END = 64
+
+
+def given(figure: live.Tiles) -> list[torch.Tensor]:
+    q, k, v = (torch.tensor(figure.given[name][: figure.n]).double() for name in "qkv")
+    return [figure.steepness * q, k, v]
+
+
+@pytest.mark.parametrize("steepness", [0, 1, 100])
+@pytest.mark.parametrize("state", TILINGS)
+def test_the_tiles_end_in_attention(state: dict[str, Any], steepness: int):
+    figure = live.Tiles(**state, steepness=steepness, at=END)
+    values, is_causal = figure.values(), state["is_causal"]
+    blocks = {name: state[name] for name in ("block_q", "block_k")}
+    plain = F.scaled_dot_product_attention(*given(figure), is_causal=is_causal)
+    tiled = tiles.tiled_attention(*given(figure), **blocks, is_causal=is_causal)
+    for expected in (plain, tiled):
+        for name in ("running output", "output of the two-pass softmax"):
+            found = torch.tensor(values[name], dtype=torch.float64)
+            torch.testing.assert_close(found, expected, atol=1e-12, rtol=0)
+
+
+@pytest.mark.parametrize("state", TILINGS)
+def test_the_tiles_are_those_that_labkit_takes(state: dict[str, Any], monkeypatch):
+    n, d, is_causal = state["n"], 4, state["is_causal"]
+    attend, taken = tiles.partial_attention, []
+
+    def record(q: torch.Tensor, k: torch.Tensor, *rest: Any, **options: Any) -> tiles.Partial:
+        taken.append((q[:, 0].int().tolist(), k[:, 0].int().tolist()))
+        return attend(q, k, *rest, **options)
+
+    monkeypatch.setattr(tiles, "partial_attention", record)
+    numbered = torch.arange(n)[:, None].expand(n, d).double()
+    blocks = {name: state[name] for name in ("block_q", "block_k")}
+    tiles.tiled_attention(numbered, numbered, numbered, **blocks, is_causal=is_causal)
+    monkeypatch.undo()
+
+    read, written, seen = 0, 0, torch.zeros(n, n, dtype=torch.bool)
+    for at, (queries, keys) in enumerate(taken, 1):
+        values = live.Tiles(**state, at=at).values()
+        here = torch.zeros(n, n, dtype=torch.bool)
+        here[queries[0] : queries[-1] + 1, keys[0] : keys[-1] + 1] = True
+        told = torch.tensor(values[TILES])
+        hidden = ~causal_mask(n) if is_causal else torch.zeros(n, n, dtype=torch.bool)
+        assert torch.equal(told == 1, here & ~hidden)
+        assert torch.equal(told == 2, seen & ~hidden)
+        seen |= here
+        assert torch.equal(told == 3, seen & hidden)
+        assert ((told == 4) <= hidden).all()
+        read += (len(queries) * d if keys[0] == 0 else 0) + 2 * len(keys) * d
+        done = at == len(taken) or taken[at][0] != queries
+        written += len(queries) * (d + 1) if done else 0
+        assert [line[0] for line in values["numbers moved"]] == [read, written]
+        sizes = 2 * (len(queries) + len(keys)) * d + len(queries) * len(keys) + 2 * len(queries)
+        assert values["numbers in the small memory"][0] == sizes
+        assert values["numbers in the small memory"][1] >= sizes
+    assert live.Tiles(**state, at=END).values() == values
+    assert [line[1] for line in values["numbers moved"]] == [read, n * (d + 1)]
+    assert torch.equal(seen | (told == 4), torch.ones(n, n, dtype=torch.bool))
+
+
+@pytest.mark.parametrize("state", TILINGS)
+def test_m_and_l_are_those_of_the_scores_met(state: dict[str, Any]):
+    figure = live.Tiles(**state)
+    for figure.at in range(10):
+        values = figure.values()
+        told, scores = (torch.tensor(values[name]).double() for name in (TILES, "scores"))
+        met = scores.masked_fill((told != 1) & (told != 2), -math.inf)
+        found = torch.tensor(values["m and l"], dtype=torch.float64)
+        begun = met.isfinite().any(-1)
+        m = met[begun].amax(-1)
+        torch.testing.assert_close(found[begun, 0], m)
+        torch.testing.assert_close(found[begun, 1], (met[begun] - m[:, None]).exp().sum(-1))
+        assert (found[~begun] == torch.tensor([-math.inf, 0])).all()
+        mixed = met[begun].softmax(-1) @ given(figure)[2]
+        output = torch.tensor(values["running output"], dtype=torch.float64)
+        torch.testing.assert_close(output[begun], mixed)
+        assert not output[~begun].any()
+
+
+@pytest.mark.parametrize("block_q", range(1, 9))
+def test_only_the_block_of_queries_decides_how_much_is_moved(block_q: int):
+    n, d = 8, 4
+    blocks = math.ceil(n / block_q)
+    for block_k in range(1, n + 1):
+        moved = live.Tiles(block_q=block_q, block_k=block_k).values()["numbers moved"]
+        assert moved[0][1:] == [n * d + blocks * 2 * n * d, 2 * n * n + 3 * n * d]
+        assert moved[1][1:] == [n * d + n, 2 * n * n + n * d]
+        tiled, plain = (sum(line[place] for line in moved) for place in (1, 2))
+        assert (tiled > plain) == (block_q == 1), "tiles of one query move more than the plain way"
 
 
 @pytest.mark.parametrize("h", [1, 2, 3])

@@ -85,6 +85,15 @@ def test_what_is_loaded_is_what_was_saved(tmp_path: Path):
     assert all(torch.equal(tensor, again[name]) for name, tensor in model.state_dict().items())
 
 
+@pytest.mark.parametrize("h_kv", [4, 2, 1])
+def test_a_model_whose_heads_share_keys_can_be_saved(h_kv: int, tmp_path: Path):
+    model, ids = GPT(9, d_model=8, h=4, layers=2, h_kv=h_kv).half().float(), torch.tensor([[1, 2]])
+    save_gpt(model, tmp_path / "shared.safetensors")
+    loaded = load_gpt(tmp_path / "shared.safetensors")
+    assert [block.attention.h_kv for block in loaded.stack()] == [h_kv] * 2
+    torch.testing.assert_close(loaded(ids), model(ids))
+
+
 def test_a_tied_model_can_be_saved(tmp_path: Path):
     model = GPT(9, d_model=4, h=1, layers=1, tied=True).half().float()
     save_gpt(model, tmp_path / "tied.safetensors")

@@ -35,6 +35,7 @@ from labkit.positions import rotate
 INF = float("inf")
 WITHIN = 1e-4  # how far a number may be off, measured by the largest that should come
 LOWER = {(6, 2, 5, 4, 2): 24.0, (9, 1, 2, 3, 2): 24.0}  # sizes whose scores lie that much lower
+LOUD = (2, 4, 2, 3, 6, 2, 3)  # sizes for which the last key has a score near 45, others near -45
 SPOILED = -77.0  # what a caller writes into tensors that were handed over before
 
 
@@ -386,6 +387,50 @@ def expect_accepted(
 
 
 @exercise
+def grouped(function: Callable[[Tensor, Tensor, Tensor], Tensor]) -> None:
+    """Check attention over shared keys: q (B, h, m, d_k), k and v (B, h_kv, n, d) to q's places."""
+    answer = Answer("grouped", function)
+    for sizes in (
+        (2, 6, 2, 1, 5, 4, 3),
+        (2, 6, 2, 3, 5, 4, 3),
+        (1, 6, 3, 4, 4, 2, 5),
+        (3, 4, 1, 2, 7, 3, 3),
+        (2, 5, 5, 3, 6, 3, 2),
+        (1, 8, 2, 2, 3, 1, 4),
+        (2, 12, 4, 1, 9, 5, 5),
+        (3, 4, 2, 4, 40, 6, 1),
+        (4, 9, 3, 2, 2, 2, 2),
+        (1, 1, 1, 1, 1, 1, 1),
+        LOUD,
+    ):
+        B, h, h_kv, m, n, d_k, d_v = sizes
+        draw = drawing(100 * h + n)
+        q, k, v = (draw(B, *shape) for shape in ((h, m, d_k), (h_kv, n, d_k), (h_kv, n, d_v)))
+        q = 2 * q - 0.4  # the scores lie around another number than 0
+        if sizes == LOUD:
+            q, k = q.abs() + 3, k * 0.1 - 45 / (4 * d_k**0.5)
+            k[:, :, -1] *= -1
+            q = 4 * q / q.mean(-1, keepdim=True)
+        wanted = over_shared(q, k, v)
+        outcome = answer(q=q, k=k, v=v)
+        out = outcome.tensor(B, h, m, d_v)
+        largest = float(wanted.abs().max())
+        off = ((out - wanted) / largest).abs().amax(dim=-1) > WITHIN
+        if off.any():
+            b, head, i = off.nonzero()[0].tolist()
+            reads = head // (h // h_kv)
+            known = {told: one / largest for told, one in wrong_groups(q, k, v).items()}
+            outcome.demand(
+                False,
+                f"head {head} of {h} reads head {reads} of the {h_kv} heads of keys and values; a "
+                "new position attends to all up to itself",
+                f"{int(off.sum())} of {off.numel()} outputs differ, first that of text {b}, head "
+                f"{head}, new position {i}{recognise(out / largest, known)}",
+            )
+    right("grouped", "Neighbours read the same keys, and nothing had to be kept twice.")
+
+
+@exercise
 def decoder_is_sound(function: Callable[[Any], bool]) -> None:
     """Check a test of make(layer), which makes a decoder with read, crop, reorder and clear."""
     answer = Answer("decoder_is_sound", function)
@@ -528,7 +573,7 @@ def attended(
     layer: MultiHeadAttention, x: Tensor, m: int, may: Tensor | None, scale: float | None = None
 ) -> Tensor:
     """Compute what a layer gives at the last m positions of x; may is (m, n)."""
-    q, k, v = (split_heads(part(x), layer.h) for part in (layer.w_q, layer.w_k, layer.w_v))
+    q, k, v = heads_of(layer, x)
     heads = scaled_dot_product_attention(q[..., -m:, :], k, v, may, scale=scale)
     return layer.w_o(merge_heads(heads))
 
@@ -565,6 +610,53 @@ def wrong_steps(layer: MultiHeadAttention, x: Tensor, m: int) -> dict[str, Tenso
     return {told: attended(layer, x, m, may) for told, may in masks.items()} | {
         f"the scale is {told}": attended(layer, x, m, causal, s) for told, s in scales.items()
     }
+
+
+def over_shared(
+    q: Tensor, k: Tensor, v: Tensor, may: Tensor | None = None, scale: float | None = None
+) -> Tensor:
+    """Attend where neighbours share keys and values: (B, h, m, d_v)."""
+    k, v = expanded(k, v, q.shape[1])
+    may = causal_mask(q.shape[2], k.shape[2]) if may is None else may
+    return scaled_dot_product_attention(q, k, v, may, scale=scale)
+
+
+def expanded(k: Tensor, v: Tensor, h: int) -> tuple[Tensor, Tensor]:
+    """Repeat keys and values for each of the heads that read them."""
+    k, v = (x.repeat_interleave(h // x.shape[1], dim=1) for x in (k, v))
+    return k, v
+
+
+def wrong_groups(q: Tensor, k: Tensor, v: Tensor) -> dict[str, Tensor]:
+    """Give what comes of shared keys that are read wrongly, by the words for it."""
+    h, h_kv, m, n = q.shape[1], k.shape[1], q.shape[2], k.shape[2]
+    tiled_k, tiled_v = (x.repeat(1, h // h_kv, 1, 1) for x in (k, v))
+    every = torch.ones(m, n, dtype=torch.bool)
+    return {
+        "it is as if the heads of keys were dealt out in turn: head 0 to the first, head 1 to the "
+        "second, and head 0 again": over_shared(q, tiled_k, tiled_v),
+        "keys are read rightly, and values in turn": over_shared(
+            q, k.repeat_interleave(h // h_kv, dim=1), tiled_v
+        ),
+        "all heads read the first head of keys": over_shared(q, k[:, :1], v[:, :1]),
+        "all heads read the mean of the heads of keys": over_shared(
+            q, k.mean(1, keepdim=True), v.mean(1, keepdim=True)
+        ),
+        "later positions of the block are heard": over_shared(q, k, v, every),
+        "the mask begins in the upper left corner, as if nothing came before": over_shared(
+            q, k, v, every.tril()
+        ),
+        "a position does not hear itself": over_shared(q, k, v, every.tril(n - m - 1)),
+        "the scale is not 1/√d_k but 1": over_shared(q, k, v, scale=1.0),
+        "the scale is 1/√d_v": over_shared(q, k, v, scale=v.shape[-1] ** -0.5),
+        "the scale is 1/√(h·d_k)": over_shared(q, k, v, scale=(h * q.shape[-1]) ** -0.5),
+    }
+
+
+def heads_of(layer: MultiHeadAttention, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Project x, and split queries, keys and values into heads."""
+    q, k, v = layer.w_q(x), layer.w_k(x), layer.w_v(x)
+    return split_heads(q, layer.h), split_heads(k, layer.h_kv), split_heads(v, layer.h_kv)
 
 
 def wrong_windows(layer: MultiHeadAttention, x: Tensor, m: int, w: int) -> dict[str, Tensor]:
@@ -658,8 +750,8 @@ class Concatenates:
 
     def __init__(self, layer: MultiHeadAttention) -> None:
         self.layer = layer
-        self.k: Tensor | None = None  # (B, h, n, d_k)
-        self.v: Tensor | None = None  # (B, h, n, d_v)
+        self.k: Tensor | None = None  # (B, h_kv, n, d_k)
+        self.v: Tensor | None = None  # (B, h_kv, n, d_v)
 
     @property
     def n(self) -> int:
@@ -672,7 +764,7 @@ class Concatenates:
     def projected(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return queries, keys and values of new positions, turned."""
         layer, start = self.layer, self.start()
-        q, k, v = (split_heads(part(x), layer.h) for part in (layer.w_q, layer.w_k, layer.w_v))
+        q, k, v = heads_of(layer, x)
         return self.turned(q, start), self.turned(k, start), v
 
     def start(self) -> int:
@@ -690,8 +782,13 @@ class Concatenates:
 
     def mixed(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         may = self.may(q.shape[-2], k.shape[-2])
+        k, v = self.read_by(k, v)
         s = (q @ k.mT * self.layer.d_k**-0.5).masked_fill(~may, -INF)
         return self.layer.w_o(merge_heads(s.softmax(dim=-1) @ v))
+
+    def read_by(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        """Return what each head of queries reads, (B, h, n, d)."""
+        return expanded(k, v, self.layer.h)
 
     def may(self, n_q: int, n_k: int) -> Tensor:
         return causal_mask(n_q, n_k)
@@ -792,6 +889,7 @@ class InTwoParts(Concatenates):
     def mixed(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         n_k = k.shape[-2]
         n = n_k - q.shape[-2]
+        k, v = self.read_by(k, v)
         s = (q @ k.mT * self.layer.d_k**-0.5).masked_fill(~self.may(n_k - n, n_k), -INF)
         e = (s - s.amax(dim=-1, keepdim=True)).exp()
         past, new = e[..., :n], e[..., n:]
@@ -805,7 +903,7 @@ class TurnsLate(Concatenates):
 
     def projected(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         layer, start = self.layer, self.start()
-        q, k, v = (split_heads(part(x), layer.h) for part in (layer.w_q, layer.w_k, layer.w_v))
+        q, k, v = heads_of(layer, x)
         return self.turned(q, start), k, v
 
     def mixed(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -1081,6 +1179,22 @@ class OneForAll(Concatenates):
 ONE_FOR_ALL: WeakKeyDictionary[MultiHeadAttention, tuple[Tensor, Tensor]] = WeakKeyDictionary()
 
 
+class DealtInTurn(Concatenates):
+    """where several heads share several heads of keys, they read one another's"""
+
+    def read_by(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        k, v = (x.repeat(1, self.layer.h // x.shape[1], 1, 1) for x in (k, v))
+        return k, v
+
+
+class FirstForAll(Concatenates):
+    """where heads share keys, all read the first head of values"""
+
+    def read_by(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        h = self.layer.h
+        return expanded(k, v if v.shape[1] == h else v[:, :1], h)
+
+
 class HalfPrecision(Concatenates):
     """the past is kept with two or three digits"""
 
@@ -1099,7 +1213,7 @@ class BiasLeftOut(Concatenates):
         return (
             (q, k, v)
             if bias is None or x.shape[1] > 1
-            else (q, k, v - split_heads(bias[None], self.layer.h))
+            else (q, k, v - split_heads(bias[None], self.layer.h_kv))
         )
 
 
@@ -1148,7 +1262,7 @@ class ReorderedOneByOne(Concatenates):
 
 
 class ReordersHeads(Concatenates):
-    """with several heads, a reorder gives texts the heads of others"""
+    """with several heads of keys, a reorder gives texts the heads of others"""
 
     def reorder(self, index: Tensor) -> None:
         if self.k is None or self.v is None:
@@ -1237,6 +1351,6 @@ UNSOUND = tuple(
         *(NotCropped, CroppedOneShort, KeepsTheLast, CountsOnAfterCrop, StaleSlots),
         *(CropsToNothing, NotReordered, ReorderedOneByOne, ReorderedBackwards, ReordersHeads),
         *(NotCleared, EmptySlotsWeigh, OldestFallOut, HalfPrecision, BiasLeftOut, OneOutput),
-        *(KeepsTheCallersInput, OneForAll),
+        *(KeepsTheCallersInput, OneForAll, DealtInTurn, FirstForAll),
     )
 )

@@ -10,10 +10,12 @@ from labkit.live.head_viewer import HeadViewer
 from labkit.live.layer_cost import LayerCost
 from labkit.live.mask_painter import MaskPainter
 from labkit.live.output_projection import OutputProjection
+from labkit.live.ranks import Ranks
 from labkit.live.saturation import Saturation
 from labkit.live.self_and_cross import SelfAndCross
 from labkit.live.small_gpt import SmallGPT
 from labkit.live.split_and_merge import SplitAndMerge
+from labkit.live.tiles import Tiles
 
 FIGURES = (
     AttentionByHand,
@@ -22,10 +24,12 @@ FIGURES = (
     LayerCost,
     MaskPainter,
     OutputProjection,
+    Ranks,
     Saturation,
     SelfAndCross,
     SmallGPT,
     SplitAndMerge,
+    Tiles,
 )
 
 __all__ = [
@@ -38,8 +42,10 @@ __all__ = [
     "LiveFigure",
     "MaskPainter",
     "OutputProjection",
+    "Ranks",
     "Saturation",
     "SelfAndCross",
     "SmallGPT",
     "SplitAndMerge",
+    "Tiles",
 ]

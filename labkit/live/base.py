@@ -210,9 +210,9 @@ def as_rows(value: Any) -> list[list[float]]:
 
 
 def names(axis: str | Sequence[str], count: int) -> list[str]:
-    """Name the positions of an axis: by a word and a number, or as given."""
+    """Name the positions of an axis: by a word and a number, or as given, with names to spare."""
     if not isinstance(axis, str):
-        return list(axis)
+        return list(axis[:count])
     return [f"{axis} {i + 1}" for i in range(count)] if axis else [""] * count
 
 

@@ -1485,6 +1485,173 @@ guesses_.reject("one axis", "it has the shape", lambda *a: accepted(*a)[0])
 guesses_.reject("floats", "whole numbers", lambda *a: accepted(*a).float())
 guesses_.reject("guesses for its own", "one by one", lambda *a: accepted(*a) * 0 + a[3][0, 0])
 
+# Heads that share keys
+sharing = Exercise(decoding.grouped)
+
+
+def attended(q, k, v, may=None, scale=None):
+    m, n = q.shape[-2], k.shape[-2]
+    s = q @ k.mT * (q.shape[-1] ** -0.5 if scale is None else scale)
+    s = s.masked_fill(~(causal_mask(m, n) if may is None else may), -INF)
+    return s.softmax(dim=-1) @ v
+
+
+def repeated(q, k, v, **more):
+    r = q.shape[1] // k.shape[1]
+    return attended(q, k.repeat_interleave(r, 1), v.repeat_interleave(r, 1), **more)
+
+
+def in_groups(q, k, v):
+    B, h, m, d_k = q.shape
+    q = q.reshape(B, k.shape[1], -1, m, d_k)
+    return attended(q, k[:, :, None], v[:, :, None]).reshape(B, h, m, -1)
+
+
+def folded(q, k, v):
+    B, h, m, d_k = q.shape
+    h_kv, n = k.shape[1:3]
+    may = causal_mask(m, n).repeat(h // h_kv, 1)
+    return attended(q.reshape(B, h_kv, -1, d_k), k, v, may).reshape(B, h, m, -1)
+
+
+def by_head(q, k, v):
+    heads, r = [], q.shape[1] // k.shape[1]
+    for i in range(q.shape[1]):
+        heads.append(attended(q[:, i], k[:, i // r], v[:, i // r]))
+    return torch.stack(heads, dim=1)
+
+
+def by_pytorch(q, k, v):
+    may = causal_mask(q.shape[2], k.shape[2])
+    return F.scaled_dot_product_attention(q, k, v, may, enable_gqa=True)
+
+
+def by_einsum_in_groups(q, k, v):
+    groups = q.unflatten(1, (k.shape[1], -1))
+    s = torch.einsum("bgrid,bgjd->bgrij", groups, k) / q.shape[-1] ** 0.5
+    s = s - 1e9 * ~causal_mask(*s.shape[-2:])
+    return torch.einsum("bgrij,bgje->bgrie", s.softmax(-1), v).flatten(1, 2)
+
+
+sharing.accept("repeated", repeated)
+sharing.accept("in groups", in_groups)
+sharing.accept("folded", folded)
+sharing.accept("head by head", by_head)
+sharing.accept("PyTorch's flag", by_pytorch)
+sharing.accept("einsum", by_einsum_in_groups)
+
+
+def tiled(q, k, v):
+    r = q.shape[1] // k.shape[1]
+    return attended(q, k.repeat(1, r, 1, 1), v.repeat(1, r, 1, 1))
+
+
+def values_tiled(q, k, v):
+    r = q.shape[1] // k.shape[1]
+    return attended(q, k.repeat_interleave(r, 1), v.repeat(1, r, 1, 1))
+
+
+def modulo(q, k, v):
+    heads = [
+        attended(q[:, i], k[:, i % k.shape[1]], v[:, i % k.shape[1]]) for i in range(q.shape[1])
+    ]
+    return torch.stack(heads, dim=1)
+
+
+def groups_last(q, k, v):
+    """Take the group for the outer axis, which is the other way round."""
+    return attended(q.unflatten(1, (-1, k.shape[1])), k[:, None], v[:, None]).flatten(1, 2)
+
+
+def folded_by_position(q, k, v):
+    """Fold the group behind the positions, and merge as if it stood before them."""
+    B, h, m, _ = q.shape
+    h_kv, n = k.shape[1:3]
+    q = q.unflatten(1, (h_kv, -1)).transpose(2, 3).flatten(2, 3)
+    may = causal_mask(m, n).repeat_interleave(h // h_kv, 0)
+    return attended(q, k, v, may).reshape(B, h, m, -1)
+
+
+def fold_without_its_mask(q, k, v):
+    B, h, m, d_k = q.shape
+    rows = q.reshape(B, k.shape[1], -1, d_k)
+    n = k.shape[2]
+    may = lower(rows.shape[2], n, n - m)
+    return attended(rows, k, v, may).reshape(B, h, m, -1)
+
+
+def upper_left_flag(q, k, v):
+    return F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+
+
+def every(q, k):
+    return torch.ones(q.shape[2], k.shape[2], dtype=torch.bool)
+
+
+def first_head(q, k, v):
+    return attended(q, k[:, :1], v[:, :1])
+
+
+def mean_head(q, k, v):
+    return attended(q, k.mean(1, keepdim=True), v.mean(1, keepdim=True))
+
+
+def one_by_one_only(q, k, v):
+    return by_pytorch(q[:, :, -1:], k, v).expand(*q.shape[:-1], v.shape[-1])
+
+
+def weights_averaged(q, k, v):
+    """Average the weights of a group, so that its heads look alike."""
+    r, (m, n) = q.shape[1] // k.shape[1], (q.shape[2], k.shape[2])
+    s = q @ k.repeat_interleave(r, 1).mT / q.shape[-1] ** 0.5
+    A = s.masked_fill(~causal_mask(m, n), -INF).softmax(-1)
+    A = A.unflatten(1, (-1, r)).mean(2).repeat_interleave(r, 1)
+    return A @ v.repeat_interleave(r, 1)
+
+
+def queries_summed(q, k, v):
+    r = q.shape[1] // k.shape[1]
+    return attended(q.unflatten(1, (-1, r)).mean(2), k, v).repeat_interleave(r, 1)
+
+
+def one_per_group(q, k, v):
+    return attended(q[:, :: q.shape[1] // k.shape[1]], k, v)
+
+
+TURN = "dealt out in turn"
+sharing.reject("tiled", TURN, tiled)
+sharing.reject("modulo", TURN, modulo)
+sharing.reject("the group outside", TURN, groups_last)
+sharing.reject("values tiled", "and values in turn", values_tiled)
+sharing.reject("folded by position", "outputs differ", folded_by_position)
+sharing.reject("a fold under one triangle", "outputs differ", fold_without_its_mask)
+sharing.reject("PyTorch's causal flag", "upper left corner", upper_left_flag)
+sharing.reject("no mask", "later positions", lambda q, k, v: repeated(q, k, v, may=every(q, k)))
+sharing.reject(
+    "itself unheard",
+    "itself|NaN",
+    lambda q, k, v: repeated(q, k, v, may=every(q, k).tril(k.shape[2] - q.shape[2] - 1)),
+)
+sharing.reject("the first head for all", "read the first head", first_head)
+sharing.reject("the mean", "the mean of the heads", mean_head)
+sharing.reject("the last position for all", "outputs differ", one_by_one_only)
+sharing.reject("weights averaged", "outputs differ", weights_averaged)
+sharing.reject("queries averaged", "outputs differ", queries_summed)
+sharing.reject("one head a group", "it has the shape", one_per_group)
+sharing.reject("not scaled", "not 1/√d_k but 1", lambda q, k, v: repeated(q, k, v, scale=1.0))
+sharing.reject(
+    "scaled by d_v",
+    "1/√d_v",
+    lambda q, k, v: repeated(q, k, v, scale=v.shape[-1] ** -0.5),
+)
+sharing.reject(
+    "scaled by all heads",
+    "1/√.h·d_k",
+    lambda q, k, v: repeated(q, k, v, scale=(q.shape[1] * q.shape[-1]) ** -0.5),
+)
+sharing.reject("no shared keys", "it runs", lambda q, k, v: attended(q, k, v))
+sharing.reject("merged", "it has the shape", lambda q, k, v: merge_heads(repeated(q, k, v)))
+
 # The zoo
 decoders = Exercise(decoding.decoder_is_sound)
 
@@ -1493,9 +1660,9 @@ EXACTLY, LOOSELY = 0.0, 0.03  # how far numbers may be off, measured by the larg
 
 
 @torch.no_grad()
-def layer_of(d_model=6, h=2, d_k=4, d_v=3, base=100.0, bias=True):
+def layer_of(d_model=6, h=4, h_kv=2, d_k=4, d_v=3, base=100.0, bias=True):
     """Make a layer whose numbers are all drawn, biases too if they are to matter."""
-    layer = MultiHeadAttention(d_model, h, d_k=d_k, d_v=d_v, rotary_base=base)
+    layer = MultiHeadAttention(d_model, h, h_kv=h_kv, d_k=d_k, d_v=d_v, rotary_base=base)
     for name, parameter in layer.named_parameters():
         if bias or "bias" not in name:
             parameter.normal_(std=0.7)
@@ -1548,7 +1715,7 @@ def by_script(
 
 def against_labkits(make):
     """Compare with labkit's layer and its cache, by names of arguments."""
-    layer = layer_of(h=3, d_k=2, d_v=5).requires_grad_(False)
+    layer = layer_of(h=6, h_kv=3, d_k=2, d_v=5).requires_grad_(False)
     decoder, other, ours = make(layer), make(layer), KVCache()
     memory = torch.empty(4, 40, 6)
 
@@ -1581,7 +1748,7 @@ def against_labkits(make):
 
 
 def twice_by_script(make):
-    return torch.tensor(by_script(make, h=3, d_k=2) and by_script(make, READS, d_v=6, d_model=5))
+    return torch.tensor(by_script(make, h=6, d_k=2) and by_script(make, READS, d_v=6, d_model=5))
 
 
 decoders.accept("a script", by_script)
@@ -1716,7 +1883,9 @@ WRONG = {
     "no reorder": ("keeps the number of texts", with_(script=[*READS, *CUT, *CUT_TO_0])),
     "texts are repeated": ("written over", with_(script=[*READS, *CUT, *CUT_TO_0, *REPEAT])),
     "two texts swap": ("the inverse", with_(script=[*READS, *CUT, *CUT_TO_0, *SWAP])),
-    "one head": ("with several heads", with_(h=1)),
+    "one head": ("with several heads of keys", with_(h=1, h_kv=1)),
+    "own keys for each head": ("where several heads share", with_(h_kv=4)),
+    "one head of keys": ("with several heads of keys, a reorder", with_(h_kv=1)),
     "no clear": ("after clear", with_(script=[*READS, *CUT, *CUT_TO_0, *ORDERS])),
     "multiples of 4": ("a multiple of 4", with_(script=FOURS)),
     "short": ("more than 32", with_(script=ALL[: -len(LONG)])),

@@ -450,13 +450,216 @@ def test_a_shorter_text_takes_the_prompt_and_the_position_with_it(page: Page, si
     check_values(shown, "decoding_cache", state)
 
 
-def test_decoding_is_counted_alike_in_many_states(page: Page, site: str, dice: random.Random):
-    shown, start = open_figure(page, site, "decoding_cache"), PLACED["decoding_cache"][1]
-    shown.evaluate(PLAY_PYTHON, ["decoding_cache", start, {}])
+def test_fewer_heads_take_the_heads_of_keys_with_them(page: Page, site: str):
+    shown = open_figure(page, site, "decoding_cache")
+    heads, key_heads = (shown.locator(f'[data-trait="{trait}"]') for trait in ("h", "h_kv"))
+    boxes = shown.locator(".live-readers rect")
+    marked = shown.get_by_role("row").filter(has_text="▸")
+    assert boxes.count() == 8
+    assert "4 key heads" in marked.inner_text()
+    assert key_heads.locator("option:enabled").all_inner_texts() == ["1", "2", "4"]
+    key_heads.press("Home")
+    key_heads.press("ArrowDown")
+    assert boxes.count() == 6
+    assert "2 key heads" in marked.inner_text()
+    told = "1 reads 1, 2 reads 1, 3 reads 2, 4 reads 2"
+    assert shown.locator(".live-readers").get_attribute("aria-label").endswith(told)
+    assert "Every 2 heads share keys and values: 128 bytes a position, not 256." in (
+        shown.inner_text()
+    )
+    heads.press("Home")
+    state = read_state(shown, "decoding_cache")
+    assert (state["h"], state["h_kv"]) == (1, 1)
+    assert key_heads.locator("option:enabled").all_inner_texts() == ["1"]
+    assert marked.count() == 0, "the small GPT has four heads"
+    check_values(shown, "decoding_cache", state)
+
+
+@pytest.mark.parametrize("figure", ["decoding_cache", "ranks"])
+def test_it_counts_alike_in_many_states(page: Page, site: str, dice: random.Random, figure: str):
+    shown, start = open_figure(page, site, figure), PLACED[figure][1]
+    shown.evaluate(PLAY_PYTHON, [figure, start, {}])
     for _ in range(300 if EVERYTHING else 40):
         target = {trait: dice.choice(options) for trait, options in start["options"].items()}
         shown.evaluate(SET_TRAITS, target)
-        check_values(shown, "decoding_cache", start | target)
+        check_values(shown, figure, start | target)
+
+
+def test_ranks_show_what_they_hold_compute_and_send(page: Page, site: str):
+    shown = open_figure(page, site, "ranks")
+    shown.evaluate(PLAY_PYTHON, ["ranks", PLACED["ranks"][1], {"h": 8, "h_kv": 2, "world": 4}])
+    shown = page.locator('figure.live-figure[data-name="ranks"]')
+    told, forth = shown.locator(".live-spoken"), shown.get_by_role("button", name="Next step")
+    heads, keys, parts = (table.locator("tbody tr") for table in shown.locator(".live-dealt").all())
+    values = live.Ranks(**read_state(shown, "ranks")).values()
+
+    def marked(rows: Locator, signs: str) -> list[list[int]]:
+        lines = [row.locator("td").all_inner_texts() for row in rows.all()]
+        return [[int(text != "" and text in signs) for text in line] for line in lines]
+
+    assert marked(heads, "●") == values["heads of a rank"]
+    assert marked(keys, "◐") == values["heads of keys and values of a rank"]
+    assert "2 heads and 1 head of keys, of which 2 ranks hold copies" in told.inner_text()
+    kinds = ["partial outputs", "partial outputs", "partial dx", "partial dx"]
+    for stage, (kind, lines) in enumerate(zip(kinds, [4, 5, 4, 5], strict=True), 1):
+        forth.press("Enter")
+        texts = [row.locator("td").all_inner_texts() for row in parts.all()]
+        numbers = [*values[kind], values["sums"][stage > 2]][:lines]
+        assert texts[lines:] == [[""] * 4] * (5 - lines)
+        for line, row in zip(texts, numbers, strict=False):
+            found = [float(text.replace("−", "-")) for text in line]
+            assert found == pytest.approx(row, abs=0.005001)
+    assert forth.is_disabled()
+    sent = live.Ranks(**read_state(shown, "ranks")).values()["bytes, by heads"][2]
+    assert f"each rank has sent {sent:,} bytes; gradients of copies" in told.inner_text()
+
+
+def test_ranks_that_cannot_share_evenly_are_told(page: Page, site: str):
+    shown = open_figure(page, site, "ranks")
+    start = PLACED["ranks"][1]
+    shown.evaluate(PLAY_PYTHON, ["ranks", start, {}])
+    shown = page.locator('figure.live-figure[data-name="ranks"]')
+    refused = [
+        ({"h": 4, "h_kv": 3}, "3 heads of keys cannot serve 4 heads in equal groups; 1, 2 or 4"),
+        ({"h": 4, "h_kv": 4, "world": 3}, "3 ranks do not divide 4 heads"),
+        ({"h": 6, "h_kv": 3, "world": 2}, "of 2 ranks and 3 heads of keys neither divides"),
+        ({"dealt": "positions", "positions": 12, "world": 8}, "8 ranks do not divide 12 positions"),
+        ({"positions": 24, "order": "zigzag"}, "16 blocks, two a rank, do not divide 24 positions"),
+    ]
+    for target, message in refused:
+        shown.evaluate(SET_TRAITS, target)
+        assert f"Refused: {message}" in shown.locator(".live-spoken").inner_text()
+        assert shown.get_by_role("button", name="Next step").is_disabled()
+        assert not any(shown.locator(".live-body td:visible").all_inner_texts())
+    assert shown.locator("path").count() == 0
+    shown.evaluate(SET_TRAITS, start)
+    assert shown.get_by_role("button", name="Next step").is_enabled()
+
+
+# The squares of each rank's pairs of this step, as query and key.
+READ_SQUARES = """(figure, n) => {
+  const frame = figure.querySelector(".live-frame");
+  const [from, side] = ["x", "width"].map(name => Number(frame.getAttribute(name)));
+  const place = text => Math.floor((Number(text) - from) / side * n);
+  return [...figure.querySelectorAll("path[data-rank]")].map(path =>
+    [...path.getAttribute("d").matchAll(/M([\\d.]+) ([\\d.]+)/g)]
+      .map(([, x, y]) => [place(y), place(x)]));
+}"""
+
+
+@pytest.mark.parametrize("order", ["blocks in a row", "zigzag"])
+def test_the_ring_computes_every_pair_once(page: Page, site: str, order: str):
+    shown = open_figure(page, site, "ranks")
+    shown.locator('[data-trait="dealt"]').select_option(label="positions")
+    shown.locator('[data-trait="order"]').select_option(label=order)
+    forth = shown.get_by_role("button", name="Next step")
+    seen: dict[int, list[tuple[int, int]]] = {rank: [] for rank in range(4)}
+    for step in range(1, 5):
+        state = read_state(shown, "ranks")
+        assert state["step"] == step
+        squares = shown.evaluate(READ_SQUARES, state["positions"])
+        pairs = live.Ranks(**state).values()["pairs of a rank"]
+        assert [len(own) for own in squares] == [now for now, *_ in pairs]
+        for rank, own in enumerate(squares):
+            seen[rank] += map(tuple, own)
+        assert [len(own) for own in seen.values()] == [so_far for _, so_far, _ in pairs]
+        assert f"Step {step} of 4: " in shown.locator(".live-spoken").inner_text()
+        assert forth.is_disabled() == (step == 4)
+        if step < 4:
+            forth.press("Enter")
+    pairs = sorted(pair for own in seen.values() for pair in own)
+    assert pairs == [(i, j) for i in range(32) for j in range(i + 1)]
+    queries = [{i for i, _ in own} for own in seen.values()]
+    assert sum(map(len, queries)) == 32, "a query stays on its rank"
+    shown.locator('[data-trait="world"]').press("Home")
+    assert read_state(shown, "ranks")["step"] == 1, "fewer ranks have fewer steps"
+
+
+def test_tiles_are_taken_by_buttons_and_pairs(page: Page, site: str):
+    shown = open_figure(page, site, "tiles")
+    names = ("Start", "Step back", "Next tile", "End")
+    start, back, forward, end = (shown.get_by_role("button", name=name) for name in names)
+    told = shown.locator(".live-spoken")
+    assert shown.get_by_role("button", name="Play").count() == 0, "less motion is asked for"
+
+    def at() -> int:
+        state = read_state(shown, "tiles")
+        check_values(shown, "tiles", state)
+        return state["at"]
+
+    start.press("Enter")
+    assert at() == 0
+    assert (start.is_disabled(), back.is_disabled(), end.is_enabled()) == (True, True, True)
+    assert told.inner_text() == "Nothing has been read: 8 tiles are to come."
+    forward.press("Enter")
+    assert told.inner_text().startswith("Tile 1 of 8: queries 1 to 4 meet keys 1 and 2; their")
+    forward.click()
+    assert "m rises for queries 1 and 2, which scales the old sums" in told.inner_text()
+    back.click()
+    assert at() == 1
+    shown.get_by_role("button", name="query 6, key 3: to come").click()
+    assert at() == 6
+    assert shown.locator('[aria-pressed="true"]').count() == 8
+    shown.locator('[data-trait="is_causal"]').press("Space")
+    assert at() == 6, "the last of six"
+    assert (forward.is_disabled(), end.is_disabled()) == (True, True)
+    skipped = shown.get_by_role("button", name="query 1, key 8: skipped")
+    assert skipped.get_attribute("aria-disabled") == "true"
+    skipped.click(force=True)
+    assert at() == 6
+    assert "all 8 outputs are written, equal to the two-pass softmax" in told.inner_text()
+    start.click()
+    assert "6 tiles are to come, and 16 pairs are skipped" in told.inner_text()
+
+
+def test_fewer_tiles_take_the_step_with_them(page: Page, site: str):
+    shown = open_figure(page, site, "tiles")
+    shown.get_by_role("button", name="End").press("Enter")
+    for trait, key, expected in [
+        ("is_causal", "Space", {"at": 6}),
+        ("block_q", "End", {"at": 4, "block_q": 8}),
+        ("n", "Home", {"at": 1, "block_q": 2, "block_k": 2, "n": 2}),
+        ("block_k", "End", {"at": 1, "block_k": 2}),
+    ]:
+        shown.locator(f'[data-trait="{trait}"]').press(key)
+        state = read_state(shown, "tiles")
+        assert {name: state[name] for name in expected} == expected
+        check_values(shown, "tiles", state)
+
+
+def test_tiles_play_to_their_end_and_stop_where_they_are_paused(browser: Browser, site: str):
+    context = browser.new_context(viewport=WIDE, reduced_motion="no-preference")
+    page = context.new_page()
+    page.clock.install()
+    shown = open_figure(page, site, "tiles")
+    play = shown.get_by_role("button", name="Play")
+    before = read_state(shown, "tiles")["at"]
+    play.press("Enter")
+    page.clock.run_for(4000)
+    shown.get_by_role("button", name="Pause").press("Enter")
+    paused = read_state(shown, "tiles")
+    assert paused["at"] > before
+    page.clock.run_for(4000)
+    assert read_state(shown, "tiles") == paused
+    play.press("Enter")
+    page.clock.run_for(30_000)
+    assert shown.get_by_role("button", name="Next tile").is_disabled()
+    assert "all 8 outputs are written, equal to" in shown.locator(".live-spoken").inner_text()
+    play.press("Enter")  # from the start again
+    assert read_state(shown, "tiles")["at"] == 0
+    context.close()
+
+
+def test_tiles_are_counted_alike_in_many_states(page: Page, site: str, dice: random.Random):
+    shown, start = open_figure(page, site, "tiles"), PLACED["tiles"][1]
+    shown.evaluate(PLAY_PYTHON, ["tiles", start, {}])
+    for _ in range(300 if EVERYTHING else 40):
+        target = {trait: dice.choice(options) for trait, options in start["options"].items()}
+        shown.evaluate(SET_TRAITS, target)
+        check_values(shown, "tiles", start | target)
+        told = shown.locator(".live-spoken").inner_text()
+        assert "not equal" not in told
+        assert ("equal to" in told) == ("are written" in told)
 
 
 def test_heads_are_sorted_and_tokens_chosen_with_the_mouse(page: Page, site: str):

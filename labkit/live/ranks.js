@@ -1,0 +1,475 @@
+import {
+  View, button, choice, coloured, drawing, element, matmul, normals, numbered, row, shade, show,
+  slider, softmax, spoken, toggle, transpose,
+} from "./shared.js";
+
+const COLOURS = /** @type {Colour[]} */ (["blue", "orange", "green", "pink"]);
+const BYTES = 4; // of a number
+const SUMS = [0, 0, 1, 1, 2]; // all-reduces done at a stage
+
+// The small layer, of the numbers that labkit/live/ranks.py draws.
+const [SEED, N, WIDTH, D_K, MOST] = [3, 3, 4, 2, 8];
+const [X, DY, BIAS, QUERY_HEADS] = [0, 12, 24, 32];
+const SLAB = D_K * WIDTH;
+const KEY_HEADS = QUERY_HEADS + 2 * SLAB * MOST;
+const NUMBERS = [...normals(SEED, 0, KEY_HEADS + 2 * SLAB * MOST)];
+
+const SIDE = 256; // of the grid, in units of its drawing
+const ROOM = 30; // for the ranks beside it
+
+/** @type {(start: number, rows: number) => Matrix} */
+const drawn = (start, rows) =>
+  Array.from({ length: rows }, (_, i) => NUMBERS.slice(start + WIDTH * i, start + WIDTH * (i + 1)));
+
+/** @type {(...all: Matrix[]) => Matrix} */
+const add = (...all) => all[0].map((line, i) => line.map((_, j) => sum(all.map((a) => a[i][j]))));
+
+/** @type {(numbers: number[]) => number} */
+const sum = (numbers) => numbers.reduce((total, x) => total + x, 0);
+
+/** @type {(count: number) => number[]} */
+const range = (count) => Array.from({ length: count }, (_, i) => i);
+
+const whole = (x) => x.toLocaleString("en");
+const plural = (count, word) => `${whole(count)} ${word}${count === 1 ? "" : "s"}`;
+const list = (words, last) =>
+  words.length === 1 ? words[0] : `${words.slice(0, -1).join(", ")} ${last} ${words.at(-1)}`;
+
+// What one head adds to the layer's output, and to dx, at every position.
+/** @type {(head: number, keyHead: number) => { out: Matrix, dx: Matrix }} */
+function pass(head, keyHead) {
+  const [x, dy] = [drawn(X, N), drawn(DY, N)];
+  const [wq, wo] = [0, SLAB].map((at) => drawn(QUERY_HEADS + 2 * SLAB * head + at, D_K));
+  const [wk, wv] = [0, SLAB].map((at) => drawn(KEY_HEADS + 2 * SLAB * keyHead + at, D_K));
+  const [q, k, v] = [wq, wk, wv].map((w) => matmul(x, transpose(w)));
+  const scaled = (a) => a.map((line) => line.map((y) => y / Math.sqrt(D_K)));
+  const weights = scaled(matmul(q, transpose(k))).map(softmax);
+  const dHead = matmul(dy, transpose(wo));
+  const dWeights = matmul(dHead, transpose(v));
+  const dScores = scaled(
+    weights.map((line, i) => {
+      const mean = sum(line.map((weight, j) => weight * dWeights[i][j]));
+      return line.map((weight, j) => weight * (dWeights[i][j] - mean));
+    }),
+  );
+  const [dq, dk, dv] = [
+    matmul(dScores, k),
+    matmul(transpose(dScores), q),
+    matmul(transpose(weights), dHead),
+  ];
+  return {
+    out: matmul(matmul(weights, v), wo),
+    dx: add(matmul(dq, wq), matmul(dk, wk), matmul(dv, wv)),
+  };
+}
+
+// Why heads cannot be dealt, or "".
+/** @type {(world: number, h: number, h_kv: number, counts: number[]) => string} */
+function refuseHeads(world, h, h_kv, counts) {
+  const fit = list(counts.filter((count) => h % count === 0), "or");
+  if (h % h_kv) {
+    const why = `${h_kv} heads of keys cannot serve ${plural(h, "head")} in equal groups`;
+    return `Refused: ${why}; ${fit} can.`;
+  }
+  if (h % world) {
+    const why = `${world} ranks do not divide ${plural(h, "head")}`;
+    return `Refused: ${why}, and one would hold more than another; ${fit} would do.`;
+  }
+  if (h_kv % world && world % h_kv) {
+    const why = `of ${world} ranks and ${h_kv} heads of keys neither divides the other`;
+    return `Refused: ${why}, and a rank's heads would share their keys unevenly.`;
+  }
+  return "";
+}
+
+// Why positions cannot be dealt, or "".
+/** @type {(world: number, n: number, blocks: number) => string} */
+function refusePositions(world, n, blocks) {
+  if (n % blocks === 0) return "";
+  const what = blocks > world ? `${blocks} blocks, two a rank,` : `${world} ranks`;
+  return `Refused: ${what} do not divide ${n} positions.`;
+}
+
+// What is told of a stage of heads dealt to ranks.
+/** @type {(at: number, sent: number, sizes: Record<string, number>) => string} */
+function tellStage(at, sent, { world, h, h_kv }) {
+  if (world === 1) {
+    const alone = "There is nothing to add, and nothing is sent.";
+    return [
+      "One rank has x and all heads.",
+      "Forward: the rank's output is the layer's.",
+      alone,
+      "Backward: the rank's dx is the layer's.",
+      alone,
+    ][at];
+  }
+  const copies = world / h_kv;
+  const keys = Math.max(h_kv / world, 1);
+  const held = `${plural(h / world, "head")} and ${plural(keys, "head")} of keys`;
+  const shared = copies > 1 ? `, of which ${copies} ranks hold copies` : "";
+  const bytes = `each rank has sent ${plural(sent, "byte")}`;
+  const more = copies > 1 ? "; gradients of copies have to be added too" : "";
+  return [
+    `Every rank has all of x, ${held}${shared}; nothing has been sent.`,
+    "Forward: each rank's heads write a partial output, and none of them is the layer's.",
+    `All-reduce: ${world} partial outputs are added, every rank has the layer's, and ${bytes}.`,
+    "Backward: every rank has dy, and its heads turn it into a partial dx.",
+    `All-reduce: ${world} partial dx are added, every rank has the layer's, and ${bytes}${more}.`,
+  ][at];
+}
+
+// What is told of a step of the ring: `now` has each rank's pairs.
+/** @type {(moves: number, now: number[]) => string} */
+function tellStep(moves, now) {
+  const world = now.length;
+  const times = moves === 1 ? "once" : `${moves} times`;
+  const come = moves ? `keys and values have moved on ${times}` : "every rank has its own keys";
+  const computed = now.every((pairs) => pairs === now[0])
+    ? `${world === 1 ? "it" : "each rank"} computes ${plural(now[0], "pair")}`
+    : `ranks 0 to ${world - 1} compute ${list(now.map(whole), "and")} pairs, and the step lasts ` +
+      "as long as the largest share";
+  return `Step ${moves + 1} of ${world}: ${come}; ${computed}.`;
+}
+
+// Who holds what of h heads, what each rank's heads compute, and what is sent.
+/** @type {(sizes: Record<string, number>, at: number, counts: number[]) => any} */
+function dealHeads({ world, h, h_kv, n, d_model }, at, counts) {
+  const refused = refuseHeads(world, h, h_kv, counts);
+  const ranks = range(world);
+  const keyOf = (head) => Math.floor((head * h_kv) / h);
+  const own = (r) => range(refused ? 0 : h).filter((head) => Math.floor((head * world) / h) === r);
+  const readers = (r, j) => own(r).filter((head) => keyOf(head) === j);
+  const heads = ranks.map((r) => range(h).map((head) => Number(own(r).includes(head))));
+  const keys = ranks.map((r) => range(h_kv).map((j) => Number(readers(r, j).length > 0)));
+
+  // Rank 0 alone has the bias of W^O.
+  const passed = range(refused ? 0 : h).map((head) => pass(head, keyOf(head)));
+  const total = (lines) => range(WIDTH).map((j) => sum(lines.map((line) => line[j])));
+  const bias = (r) => (r || refused ? [] : [NUMBERS.slice(BIAS, BIAS + WIDTH)]);
+  const outputs = ranks.map((r) => total([...own(r).map((i) => passed[i].out.at(-1)), ...bias(r)]));
+  const grads = ranks.map((r) => total(own(r).map((i) => passed[i].dx.at(-1))));
+
+  const d_k = d_model / h;
+  const count = (queries, ofKeys) =>
+    2 * d_k * d_model * (queries + ofKeys) + d_k * (queries + 2 * ofKeys);
+  const parameters = ranks.map((r) =>
+    refused ? 0 : count(sum(heads[r]), sum(keys[r])) + (r ? 0 : d_model),
+  );
+  const tensor = refused ? 0 : n * d_model * BYTES;
+  const reduced = (2 * (world - 1) * tensor) / world;
+  const values = {
+    "heads of a rank": heads,
+    "heads of keys and values of a rank": keys,
+    "parameters of a rank": parameters,
+    "partial outputs": outputs,
+    "partial dx": grads,
+    sums: [outputs, grads].map(total),
+    "bytes, by heads": [tensor, reduced, SUMS[at] * reduced],
+  };
+  return { refused, readers, values, parameters: count(h, h_kv) + d_model };
+}
+
+// Which pairs each rank computes in which step, and what is sent.
+/** @type {(sizes: Record<string, number>, moves: number, order: string, causal: boolean) => any} */
+function dealPositions({ world, positions: n, d_model }, moves, order, causal) {
+  const ranks = range(world);
+  const blocks = order === "zigzag" ? [...ranks, ...ranks.toReversed()] : ranks;
+  const refused = refusePositions(world, n, blocks.length);
+  const block = (i) => Math.floor((i * blocks.length) / n);
+  const rank = (i) => blocks[block(i)];
+  // A pair's step, counted from 0: as many moves as bring the key to the query's rank. Or -1.
+  const step = (i, j) => (causal && j > i ? -1 : (rank(i) - rank(j) + world) % world);
+  const steps = range(refused ? 0 : n).map((i) => range(n).map((j) => step(i, j)));
+
+  const now = blocks.map(() => blocks.map(() => 0));
+  const pairs = ranks.map(() => ranks.map(() => 0)); // by step, then rank
+  steps.forEach((line, i) =>
+    line.forEach((at, j) => {
+      if (at >= 0) pairs[at][rank(i)] += 1;
+      if (at === moves) now[block(i)][block(j)] += 1;
+    }),
+  );
+  const largest = pairs.map((line) => Math.max(...line));
+  const thus = (all) => [all[moves], sum(all.slice(0, moves + 1)), sum(all)];
+  const moved = refused ? 0 : (2 * n * d_model * BYTES) / world;
+  const values = {
+    "rank of a block": blocks.map((r) => (refused ? -1 : r)),
+    "rank of its keys now": blocks.map((r) => (refused ? -1 : (r + moves) % world)),
+    "pairs of this step": now,
+    "pairs of a rank": transpose(pairs).map(thus),
+    "largest shares, added up": thus(largest).slice(1),
+    "bytes, by positions": [moved * moves, moved * (world - 1)],
+  };
+  return { refused, steps, blocks, rank, largest: thus(largest), moved, values };
+}
+
+// A grid of squares in the shades of ranks: full for the step's pairs, small for earlier ones,
+// faint for those to come. Beside it the ranks of the queries, above it those that have the keys.
+/** @typedef {{ node: SVGElement, draw(dealt: any, moves: number, world: number): void }} Pairs */
+/** @type {() => Pairs} */
+function pairGrid() {
+  const wide = ROOM + SIDE;
+  const size = { viewBox: `0 0 ${wide} ${wide}`, width: wide, height: wide };
+  const node = drawing("svg", { ...size, role: "img" });
+  const frame = { x: ROOM, y: ROOM, width: SIDE, height: SIDE, class: "live-frame" };
+
+  function draw({ refused, steps, blocks, rank, values }, moves, world) {
+    const told = values["pairs of a rank"].map(
+      ([now, soFar], r) => `rank ${r} ${now} now, ${soFar} so far`,
+    );
+    node.setAttribute("aria-label", `Pairs: ${told.join("; ")}`);
+    node.replaceChildren(drawing("rect", frame));
+    if (refused) return;
+
+    const cell = SIDE / steps.length;
+    const ink = (r) => 0.3 + (0.65 * r) / Math.max(world - 1, 1);
+    function squares(share, opacity, chosen, given = {}) {
+      const side = (cell * share).toFixed(2);
+      const at = (i) => (ROOM + cell * (i + (1 - share) / 2)).toFixed(2);
+      const one = (i, j) => `M${at(j)} ${at(i)}h${side}v${side}h-${side}z`;
+      const all = steps.flatMap((line, i) =>
+        line.flatMap((step, j) => (step >= 0 && chosen(step, i) ? one(i, j) : [])),
+      );
+      node.append(drawing("path", { d: all.join(""), "fill-opacity": opacity, ...given }));
+    }
+    squares(0.9, 0.08, (step) => step > moves);
+    for (const r of range(world)) {
+      squares(0.4, ink(r), (step, i) => step < moves && rank(i) === r);
+      squares(0.9, ink(r), (step, i) => step === moves && rank(i) === r, { "data-rank": r });
+    }
+    const long = SIDE / blocks.length;
+    blocks.forEach((r, b) => {
+      const [from, middle, has] = [ROOM + long * b, ROOM + long * (b + 0.5), (r + moves) % world];
+      const left = { x: ROOM - 9, y: from, width: 6, height: long - 1, "fill-opacity": ink(r) };
+      const above = { x: from, y: ROOM - 9, width: long - 1, height: 6, "fill-opacity": ink(has) };
+      const [beside, over] = [{ x: ROOM - 16, y: middle + 4 }, { x: middle, y: ROOM - 14 }];
+      node.append(
+        drawing("rect", left),
+        drawing("text", { ...beside, "text-anchor": "middle" }, String(r)),
+        drawing("rect", above),
+        drawing("text", { ...over, "text-anchor": "middle" }, String(has)),
+      );
+    });
+  }
+  return { node, draw };
+}
+
+// Two buttons that go to the trait's value before and to the next.
+/** @typedef {{ nodes: HTMLElement[], end(last: number): void }} Steps */
+/** @type {(view: View, trait: string, now: () => number) => Steps} */
+function stepButtons(view, trait, now) {
+  const go = (by) => () => view.set(trait, view.options(trait)[now() + by]);
+  const [back, next] = [button("Step back", go(-1)), button("Next step", go(1))];
+  return {
+    nodes: [back, next],
+    // What lies behind the last place is out of reach; where that is -1, all is.
+    end(last) {
+      back.disabled = last < 0 || now() === 0;
+      next.disabled = now() >= last;
+    },
+  };
+}
+
+/** @type {(view: View, traits: string[]) => Record<string, number>} */
+const read = (view, traits) => Object.fromEntries(traits.map((trait) => [trait, view.get(trait)]));
+
+const rankNames = (world) => range(world).map((r) => `rank ${r}`);
+
+// Of either way to deal: its controls, what it shows, and a function that draws it and returns
+// what is told and its values.
+/** @typedef {{ tell: string, values: Quantities }} Told */
+/** @typedef {{ controls: Child[], shown: Child[], draw(): Told }} Way */
+
+/** @type {(view: View) => Way} */
+function byHeads(view) {
+  const stages = view.options("stage");
+  const stage = () => stages.indexOf(view.get("stage"));
+  const buttons = stepButtons(view, "stage", stage);
+  const [headTable, keyTable, parts, counts] = [coloured(), coloured(), coloured(), coloured()];
+  for (const { node } of [headTable, keyTable, parts]) node.classList.add("live-dealt");
+  counts.node.classList.add("live-lines");
+  const colour = (head) => shade(head < 4 ? 0.9 : 0.45, COLOURS[head % 4]);
+  // A head of keys has the colours of all that read it.
+  function stripes(heads) {
+    if (!heads.length) return "none";
+    const edge = (i) => `${(100 * i) / heads.length}%`;
+    const stops = heads.map((head, i) => `${colour(head)} ${edge(i)} ${edge(i + 1)}`);
+    return `linear-gradient(to right, ${stops.join(", ")})`;
+  }
+
+  function draw() {
+    const sizes = read(view, ["world", "h", "h_kv", "n", "d_model"]);
+    const { world, h, h_kv } = sizes;
+    const at = stage();
+    const { refused, readers, values, parameters } = dealHeads(sizes, at, view.options("world"));
+    const [heads, keys] = [values["heads of a rank"], values["heads of keys and values of a rank"]];
+    const [tensor, reduced, sent] = values["bytes, by heads"];
+    const rows = rankNames(world);
+    headTable.draw({
+      label: "Heads",
+      rows,
+      columns: numbered(h),
+      text: (r, head) => (heads[r][head] ? "●" : ""),
+      fill: (r, head) => (heads[r][head] ? colour(head) : "none"),
+    });
+    keyTable.draw({
+      label: "Heads of keys",
+      rows,
+      columns: numbered(h_kv),
+      text: (r, j) => (keys[r][j] ? (world > h_kv ? "◐" : "●") : ""),
+      fill: (r, j) => stripes(readers(r, j)),
+    });
+    const [back, done] = at < 3 ? [0, at] : [1, at - 2]; // of a pass: nothing, its parts, its sum
+    const numbers = [...values[back ? "partial dx" : "partial outputs"], values.sums[back]];
+    parts.draw({
+      label: `Small layer: ${back ? "dx" : "output"} of position ${N}`,
+      rows: [...rows, "sum"],
+      columns: numbered(WIDTH),
+      text: (r, j) => (!refused && done > Number(r === world) ? show(numbers[r][j], 2) : ""),
+    });
+    /** @type {[string, number][]} */
+    const lines = [
+      ["Parameters of the layer", parameters],
+      ["of rank 0, with the bias of Wᴼ", values["parameters of a rank"][0]],
+      ["of any other rank", values["parameters of a rank"][1] ?? 0],
+      ["Bytes of a tensor (n, d_model)", tensor],
+      ["sent by a rank in an all-reduce, 2(W − 1)/W of them", reduced],
+      ["sent by a rank so far", sent],
+    ];
+    counts.draw({
+      label: "A layer of your sizes, in float32",
+      rows: lines.map(([what]) => what),
+      columns: ["amount"],
+      text: (i) => (refused ? "" : whole(lines[i][1])),
+    });
+    buttons.end(refused ? -1 : stages.length - 1);
+    return { tell: refused || tellStage(at, sent, sizes), values };
+  }
+
+  return {
+    controls: [
+      row(
+        slider(view, "h", { label: "Heads h" }),
+        slider(view, "h_kv", { label: "of keys h_kv" }),
+        slider(view, "n", { label: "Positions n" }),
+      ),
+      row(choice(view, "stage", { label: "Stage" }), ...buttons.nodes),
+    ],
+    shown: [
+      row(headTable.node, keyTable.node, parts.node),
+      element("p", {}, "● on one rank, ◐ a copy on each of several ranks"),
+      counts.node,
+    ],
+    draw,
+  };
+}
+
+/** @type {(view: View) => Way} */
+function byPositions(view) {
+  const moves = () => Math.min(view.get("step"), view.get("world")) - 1;
+  const buttons = stepButtons(view, "step", moves);
+  const [grid, work, bytes] = [pairGrid(), coloured(), coloured()];
+  for (const { node } of [work, bytes]) node.classList.add("live-lines");
+
+  function draw() {
+    const sizes = read(view, ["world", "positions", "d_model"]);
+    const { world } = sizes;
+    const done = moves();
+    const dealt = dealPositions(sizes, done, view.get("order"), view.get("causal"));
+    const { refused, largest, moved, values } = dealt;
+    const shares = values["pairs of a rank"];
+    grid.draw(dealt, done, world);
+    work.draw({
+      label: "Pairs of query and key",
+      rows: [...rankNames(world), "largest, added up"],
+      columns: ["keys of", "this step", "so far", "in all"],
+      text(r, j) {
+        if (refused) return "";
+        if (j) return whole((shares[r] ?? largest)[j - 1]);
+        return r < world ? `rank ${(r - done + world) % world}` : "";
+      },
+    });
+    const lines = [moved, ...values["bytes, by positions"]];
+    bytes.draw({
+      label: "Bytes of keys and values that a rank sends, in float32",
+      rows: ["in a move, to the next rank", "so far", "in all, 2(W − 1)/W · n · d_model · 4"],
+      columns: ["amount"],
+      text: (i) => (refused ? "" : whole(lines[i])),
+    });
+    buttons.end(refused ? -1 : world - 1);
+    return { tell: refused || tellStep(done, shares.map(([now]) => now)), values };
+  }
+
+  return {
+    controls: [
+      row(
+        slider(view, "positions", { label: "Positions n" }),
+        choice(view, "order", { label: "Dealt in" }),
+        toggle(view, "causal", { label: "Causal" }),
+      ),
+      row(slider(view, "step", { label: "Step" }), ...buttons.nodes),
+    ],
+    shown: [
+      row(
+        element(
+          "div",
+          { class: "live-ring" },
+          element("p", {}, "Left, the queries' ranks; above, the ranks that have the keys now"),
+          grid.node,
+          element("p", {}, "Full squares: this step; small ones: earlier; faint ones: to come"),
+        ),
+        element("div", { class: "live-chart" }, work.node, bytes.node),
+      ),
+    ],
+    draw,
+  };
+}
+
+/** @type {Render} */
+function render({ model, el }) {
+  const view = new View({ model, el });
+  const told = spoken();
+  told.node.classList.add("live-two-lines");
+  const ways = [byHeads(view), byPositions(view)].map(({ controls, shown, draw }, i) => {
+    const name = view.options("dealt")[i];
+    const set = element("fieldset", { "aria-label": `Dealt: ${name}` }, ...controls);
+    return { name, set, drawn: element("div", {}, ...shown), draw };
+  });
+
+  // The page itself keeps the step inside the ring.
+  view.body.addEventListener("input", () => {
+    if (view.get("step") > view.get("world")) view.set("step", view.get("world"));
+  });
+
+  function draw() {
+    /** @type {Quantities} */
+    const values = {};
+    for (const { name, set, drawn, draw: drawWay } of ways) {
+      const chosen = view.get("dealt") === name;
+      // The other way's controls are out of reach.
+      Object.assign(set, { disabled: !chosen, hidden: !chosen });
+      drawn.hidden = !chosen;
+      const { tell, values: own } = drawWay();
+      if (chosen) told.say(tell);
+      Object.assign(values, own);
+    }
+    view.values(values);
+  }
+
+  view.add(
+    row(
+      choice(view, "dealt", { label: "Dealt to ranks:" }),
+      slider(view, "world", { label: "Ranks W" }),
+      slider(view, "d_model", { label: "Width d_model" }),
+    ),
+    ...ways.map(({ set }) => set),
+    told.node,
+    ...ways.map(({ drawn }) => drawn),
+  );
+  const ofHeads = ["h", "h_kv", "n", "stage"];
+  const ofPositions = ["positions", "order", "causal", "step"];
+  view.follow(["dealt", "world", "d_model", ...ofHeads, ...ofPositions], draw);
+  return view.close;
+}
+
+export default { render };

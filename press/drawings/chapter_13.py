@@ -1,0 +1,89 @@
+"""Chapter 13: one tile at a time, two parts made one, and the tiles of a causal mask."""
+
+from __future__ import annotations
+
+from press.drawings.kit import SMALL, Drawing
+
+NOW, DONE = 0.45, 0.14
+
+
+def one_tile_at_a_time() -> Drawing:
+    """The whole square of weights, and the same square with one tile of it in the fast memory."""
+    d = Drawing(262)
+    d.text(88, 22, "all at once", bold=True)
+    d.grid(20, 56, 8, 8, cell=17, shade=NOW)
+    d.text(88, 212, "64 weights, written down", colour="faint", size=SMALL)
+    d.text(88, 228, "and read again", colour="faint", size=SMALL)
+
+    def now(i: int, j: int) -> float:
+        if i // 2 == 1 and j // 2 == 2:
+            return NOW
+        return DONE * (i // 2 < 1 or (i // 2 == 1 and j // 2 < 2))
+
+    d.text(300, 22, "tile by tile", bold=True)
+    d.grid(232, 44, 1, 8, cell=17, cell_height=7, shade=lambda i, j: NOW * (j // 2 == 2))
+    d.text(224, 51, "keys", anchor="end", colour="faint", size=SMALL)
+    d.grid(220, 56, 8, 1, cell=7, cell_height=17, shade=lambda i, j: NOW * (i // 2 == 1))
+    d.text(212, 112, "queries", anchor="end", colour="faint", size=SMALL)
+    d.grid(232, 56, 8, 8, cell=17, shade=now)
+    d.box(300, 90, 34, 34, shade=0, round_by=0)
+    d.grid(384, 56, 8, 1, cell=17, shade=lambda i, j: NOW if i // 2 == 1 else DONE * (i < 2))
+    d.text(392, 48, "m, l, a", size=SMALL, colour="faint")
+    d.text(300, 212, "4 scores exist; of the keys before,", colour="faint", size=SMALL)
+    d.text(300, 228, "each row keeps what they came to", colour="faint", size=SMALL)
+    d.text(300, 250, "pale: done, and gone", colour="faint", size=SMALL)
+    return d
+
+
+def two_parts_one_softmax() -> Drawing:
+    """The sums of two pairs of keys, and how they share the whole."""
+    d = Drawing(236)
+    unit, left = 23, 26
+    d.text(left + 5 * unit, 24, "keys 1 and 2", bold=True)
+    d.text(left + 13 * unit, 24, "keys 3 and 4", bold=True)
+    x = left
+    for i, power in enumerate((2, 8, 4, 2)):
+        d.box(x, 36, power * unit, 32, str(power), shade=0.3 if i < 2 else 0.12, round_by=0)
+        x += power * unit
+    for start, parts, out in ((0, 10, "24/5"), (10, 6, "8/3")):
+        middle = left + (start + parts / 2) * unit
+        d.text(middle, 88, f"sum {parts}, output {out}", size=SMALL)
+        d.arrow((middle, 98), (middle, 130))
+    d.box(left, 136, 10 * unit, 32, "share 10/16", shade=0.3, round_by=0)
+    d.box(left + 10 * unit, 136, 6 * unit, 32, "share 6/16", shade=0.12, round_by=0)
+    d.text(left + 8 * unit, 190, "10/16 · 24/5 + 6/16 · 8/3 = 3 + 1 = 4")
+    d.text(left + 8 * unit, 218, "all four keys: sum 16, output 4", bold=True)
+    return d
+
+
+def causal_tiles() -> Drawing:
+    """Twelve queries and keys in tiles of three by three: whole, masked, and never computed."""
+    d = Drawing(228)
+    cell, left, top = 17, 12, 12
+
+    def may(i: int, j: int) -> float:
+        if j // 3 == i // 3:
+            return NOW * (j <= i)
+        return DONE * (j < i)
+
+    d.grid(left, top, 12, 12, cell=cell, colour="faint", shade=may)
+    for i in range(4):
+        for j in range(i + 1):
+            at = left + 3 * cell * j, top + 3 * cell * i
+            d.box(*at, 3 * cell, 3 * cell, shade=0, round_by=0)
+    for y, shade, words, more in (
+        (24, DONE, "6 tiles with no mask", "every query sees every key"),
+        (94, NOW, "4 tiles with a mask", "the diagonal passes through"),
+        (164, 0, "6 tiles skipped", "no query sees a key"),
+    ):
+        d.box(234, y, 18, 18, colour="faint", shade=shade, round_by=0)
+        d.text(260, y + 14, words, anchor="start", size=SMALL, bold=True)
+        d.text(234, y + 36, more, anchor="start", size=SMALL, colour="faint")
+    return d
+
+
+DRAWINGS = {
+    "one-tile-at-a-time": one_tile_at_a_time,
+    "two-parts-one-softmax": two_parts_one_softmax,
+    "causal-tiles": causal_tiles,
+}

@@ -659,7 +659,7 @@ LONG_RING = (5, 2, 3, 3, 2, 1, "any", torch.float32)  # all keys are more than m
 
 
 @exercise
-def ring_attention(function: Callable[[Rank, Tensor, Tensor, Tensor], Tensor]) -> None:
+def ring_attention(function: Callable[[Any, Tensor, Tensor, Tensor], Tensor]) -> None:
     """Check causal attention over blocks of positions, one on each rank, on real gloo."""
     answer = Answer("ring_attention", on_a_ring(function))
     if not (distributed.is_available() and hasattr(distributed, "ProcessGroupGloo")):
@@ -738,7 +738,7 @@ class Ring:
         )
 
     def give_up(self) -> None:
-        """Stop the ranks that still run: those in a loop at once, those that wait a bit later."""
+        """Stop the ranks that still run, for a loop would go on in the background."""
         for rank, ident in self.threads.items():
             if rank not in self.ended and rank not in self.errors:
                 stop = ctypes.pythonapi.PyThreadState_SetAsyncExc
@@ -753,12 +753,19 @@ class Refused(Exception):  # noqa: N818 (it is a sentence to a learner, not an e
         self.expected, self.happened = expected, happened
 
 
-class OnRing(Rank):
-    """A rank that says what it does, and reaches the others by shift alone."""
+class OnRing:
+    """What a learner's function gets for a rank: it notes what is done, and has shift alone."""
 
     def __init__(self, real: Rank, ring: Ring) -> None:
-        super().__init__(real.rank, real.world, None)
+        self.rank, self.world = real.rank, real.world
         self._real, self._ring = real, ring
+
+    def __repr__(self) -> str:
+        return repr(self._real)
+
+    @property
+    def sent(self) -> int:
+        return self._real.sent
 
     def shift(self, t: Tensor) -> Tensor:
         if isinstance(t, Tensor):
@@ -766,7 +773,6 @@ class OnRing(Rank):
         self._ring.waiting.add(self.rank)
         came = self._real.shift(t)
         self._ring.waiting.discard(self.rank)
-        self.sent = self._real.sent
         return came
 
     def all_gather(self, t: Tensor) -> list[Tensor]:

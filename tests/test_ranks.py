@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
@@ -339,17 +340,42 @@ def test_a_run_after_a_failed_one_is_a_run_like_any_other():
         assert run(lambda rank: rank.all_reduce(torch.tensor(1)).item(), 3) == [3, 3, 3]
 
 
+def each_waits_for_the_other(rank: Rank) -> None:
+    rank.shift(torch.ones(1)) if rank.rank else collective(rank)
+
+
+@pytest.mark.parametrize("function", [returns_early, each_waits_for_the_other])
+def test_ranks_that_wait_are_let_go(function):
+    before = set(threading.enumerate())
+    with pytest.raises(TimeoutError):
+        run(function, 2, timeout=0.1)
+    stop = time.monotonic() + 2
+    while set(threading.enumerate()) - before and time.monotonic() < stop:
+        time.sleep(0.01)
+    assert not set(threading.enumerate()) - before
+
+
+def test_the_connections_are_closed_when_all_is_done():
+    def compute(rank: Rank) -> Rank:
+        collective(rank)
+        rank.all_gather(torch.ones(1))
+        rank.shift(torch.ones(1))
+        return rank
+
+    assert [rank._group for rank in run(compute, 2)] == [None, None]
+
+
 def test_a_script_whose_ranks_wait_for_ever_ends_by_itself():
     """Threads that wait for gloo when Python ends would make it abort."""
     code = """
-import torch
+import time, torch
 from labkit.ranks import run
 def at_odds(rank):
     rank.shift(torch.ones(1)) if rank.rank else rank.all_reduce(torch.ones(1))
 def lost(rank):
     if rank.rank == 1:
         raise ValueError("lost")
-    rank.all_reduce(torch.ones(1))
+    time.sleep(300) if rank.rank else rank.all_reduce(torch.ones(1))
 try:
     run(at_odds, 3, timeout=0.1)
 except TimeoutError as error:

@@ -34,6 +34,8 @@ EQUIVALENT = {
     "ledger.agrees: return all((abs(a - b) <= reach for a, b in zip(flat(stated), flat(computed), "
     "strict=False)))": "The shapes were found equal before, and so are the lengths.",
     "fused.module: CAUSAL_BLOCK = 257": "The queries of a block decide speed and memory only.",
+    "tiles.merge: of_a, of_b = (part.lse.masked_fill(blind, 1) for part in (a, b))": "Whatever "
+    "finite number stands for two sums of nothing, the result is hidden.",
     "counting.count_flops: with torch.inference_mode(True), torch.set_grad_enabled(gradients), "
     "FlopCounterMode(display=False, custom_mapping=refusals) as counter:": "Only older versions of "
     "PyTorch count nothing under inference_mode.",

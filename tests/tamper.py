@@ -43,6 +43,7 @@ MODULES = (
     "heads",
     "ledger",
     "nested",
+    "tiles",
 )
 SECONDS = 900
 FAULT = "a fault in labkit"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 import time
-from threading import Barrier
 
 import pytest
 import torch
@@ -366,17 +366,27 @@ def test_a_run_after_a_failed_one_is_a_run_like_any_other():
         assert run(lambda rank: rank.all_reduce(torch.tensor(1)).item(), 3) == [3, 3, 3]
 
 
+def test_ranks_that_wait_are_let_go():
+    before = set(threading.enumerate())
+    with pytest.raises(TimeoutError):
+        run(returns_early, 2, timeout=0.1)
+    stop = time.monotonic() + 2
+    while set(threading.enumerate()) - before and time.monotonic() < stop:
+        time.sleep(0.01)
+    assert not set(threading.enumerate()) - before
+
+
 def test_a_script_whose_ranks_are_at_odds_ends_by_itself():
     """Threads that wait for gloo when Python ends would make it abort."""
     code = """
-import torch
+import time, torch
 from labkit.ranks import run
 def at_odds(rank):
     rank.shift(torch.ones(1)) if rank.rank else rank.all_reduce(torch.ones(1))
 def lost(rank):
     if rank.rank == 1:
         raise ValueError("lost")
-    rank.all_reduce(torch.ones(1))
+    time.sleep(300) if rank.rank else rank.all_reduce(torch.ones(1))
 try:
     run(at_odds, 3, timeout=600)
 except RuntimeError as error:
@@ -393,7 +403,7 @@ run(lost, 3, timeout=600)
 
 # Errors
 
-ALONE = Rank(0, None, Barrier(1), {})
+ALONE = Rank(0, None, threading.Barrier(1), {})
 ERRORS = {
     "not a function": (lambda: run(3, 2), TypeError, ["function", "callable", "int"]),
     "no ranks": (lambda: run(collective, 0), ValueError, ["world", "at least 1", "0"]),

@@ -5,12 +5,10 @@ The messages between them are real: gloo sends them through sockets, as it would
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
 from datetime import timedelta
-from threading import Thread
-from time import monotonic, sleep
+from threading import Barrier, Thread
 from typing import Any, TypeVar
 
 import torch
@@ -20,28 +18,29 @@ from labkit.arguments import above_zero, check_layer, check_tensor, divisors, si
 from labkit.attention import MultiHeadAttention
 
 Result = TypeVar("Result")
+Said = dict[int, list[str]]  # for each call, what every rank is about to send
 
 __all__ = ["Rank", "run", "shard"]
 
-JOINING = 60.0  # seconds for all ranks to find each other, which takes a few hundredths
-LEEWAY = 0.5  # seconds that gloo waits longer than run, which can say who is late
-FAREWELL = 1.0  # seconds in which ranks that wait for others can end, once they are given up
+JOINING = timedelta(seconds=60)  # for ranks to find each other, and for a message
 
 
 class Rank:
     """One of several that run the same function: which one it is, and how it reaches the others.
 
-    Every rank has to make the same calls in the same order. Tensors are copied as numbers: no
-    gradient passes from one rank to another.
+    Every rank has to make the same calls in the same order, with tensors of one shape and type;
+    before a message is sent they compare. Tensors are copied as numbers: no gradient passes from
+    one rank to another.
     """
 
-    def __init__(self, rank: int, world: int, group: Any, deadline: float) -> None:
+    def __init__(self, rank: int, group: Any, meeting: Barrier, said: Said) -> None:
         self.rank = rank
-        self.world = world
+        self.world = meeting.parties
         self.sent = 0  # bytes that this rank has handed on by shift
         self._group = group
-        self._deadline = deadline  # of the run, as time.monotonic tells it
-        self._waits = False  # waiting for other ranks
+        self._meeting = meeting
+        self._said = said
+        self._calls = 0
 
     def __repr__(self) -> str:
         return f"Rank({self.rank} of {self.world})"
@@ -51,13 +50,10 @@ class Rank:
 
         Raises:
             TypeError: not a tensor.
-            RuntimeError: another rank did not take part in time.
+            ValueError: another rank makes another call, or with another shape or type.
         """
-        total = _ready("t", t)
-        with self._waiting() as patience:
-            options = distributed.distributed_c10d.AllreduceOptions()
-            options.timeout = patience
-            self._group.allreduce([total], options).wait()
+        total = self._ready("all_reduce", t)
+        self._group.allreduce([total]).wait()
         return total
 
     def all_gather(self, t: Tensor) -> list[Tensor]:
@@ -65,14 +61,11 @@ class Rank:
 
         Raises:
             TypeError: not a tensor.
-            RuntimeError: another rank did not take part in time.
+            ValueError: another rank makes another call, or with another shape or type.
         """
-        own = _ready("t", t)
+        own = self._ready("all_gather", t)
         found = [torch.empty_like(own) for _ in range(self.world)]
-        with self._waiting() as patience:
-            options = distributed.distributed_c10d.AllgatherOptions()
-            options.timeout = patience
-            self._group.allgather([found], [own], options).wait()
+        self._group.allgather([found], [own]).wait()
         return found
 
     def shift(self, t: Tensor) -> Tensor:
@@ -82,27 +75,36 @@ class Rank:
 
         Raises:
             TypeError: not a tensor.
-            RuntimeError: another rank did not take part in time.
+            ValueError: another rank makes another call, or with another shape or type.
         """
-        own = _ready("t", t)
+        own = self._ready("shift", t)
         if self.world == 1:
             return own
         came = torch.empty_like(own)
-        with self._waiting() as patience:
-            sending = self._group.send([own], (self.rank + 1) % self.world, 0)
-            self._group.recv([came], (self.rank - 1) % self.world, 0).wait(patience)
-            sending.wait(patience)
+        sending = self._group.send([own], (self.rank + 1) % self.world, 0)
+        self._group.recv([came], (self.rank - 1) % self.world, 0).wait()
+        sending.wait()
         self.sent += own.nbytes
         return came
 
-    @contextmanager
-    def _waiting(self) -> Iterator[timedelta]:
-        """Note that the rank waits for others, and give the time that it may."""
-        self._waits = True
-        try:
-            yield timedelta(seconds=max(self._deadline - monotonic(), 0) + LEEWAY)
-        finally:
-            self._waits = False
+    def _ready(self, call: str, t: Tensor) -> Tensor:
+        """Return a copy that gloo can send, once all ranks are about to make this call.
+
+        Two calls or two sizes that do not fit would end the process, or never end.
+        """
+        check_tensor("t", t, 0, "(...)")
+        said = self._said.setdefault(self._calls, [""] * self.world)
+        said[self.rank] = f"{call} of {tuple(t.shape)}, {t.dtype}"
+        self._meeting.wait()
+        self._said.pop(self._calls - 1, None)
+        self._calls += 1
+        if len(set(said)) > 1:
+            told = "; ".join(f"rank {rank}: {one}" for rank, one in enumerate(said))
+            raise ValueError(
+                "all ranks must make the same call, with tensors of one shape and type; got "
+                f"{told}."
+            )
+        return t.detach().clone(memory_format=torch.contiguous_format)
 
 
 def run(function: Callable[[Rank], Result], world: int, *, timeout: float = 60.0) -> list[Result]:
@@ -130,7 +132,7 @@ def run(function: Callable[[Rank], Result], world: int, *, timeout: float = 60.0
     if not callable(function):
         raise TypeError(f"function must be callable; got a {type(function).__name__}.")
     world, timeout = size("world", world), above_zero("timeout", timeout)
-    ranks = _connect(world, timeout)
+    ranks = _connect(world)
     gradients = torch.is_grad_enabled()  # a thread does not inherit it
 
     def call(rank: Rank, result: Future[Result]) -> None:
@@ -144,10 +146,10 @@ def run(function: Callable[[Rank], Result], world: int, *, timeout: float = 60.0
     for each in zip(ranks, results, strict=True):
         Thread(target=call, args=each, daemon=True).start()
     try:
-        wait(results, max(ranks[0]._deadline - monotonic(), 0), FIRST_EXCEPTION)
+        wait(results, timeout, FIRST_EXCEPTION)
         _check(results, timeout)
     finally:
-        _close(ranks)
+        ranks[0]._meeting.abort()  # or those that wait there would wait for ever
     return [result.result() for result in results]
 
 
@@ -199,43 +201,21 @@ def shard(layer: MultiHeadAttention, rank: int, world: int) -> MultiHeadAttentio
     return part.train(layer.training)
 
 
-def _ready(name: str, t: Tensor) -> Tensor:
-    """Return a copy that gloo can send: contiguous numbers without a graph."""
-    check_tensor(name, t, 0, "(...)")
-    return t.detach().clone(memory_format=torch.contiguous_format)
-
-
-def _connect(world: int, timeout: float) -> list[Rank]:
+def _connect(world: int) -> list[Rank]:
     """Return ranks, each with a ProcessGroupGloo that is joined to the others'."""
     if not (distributed.is_available() and hasattr(distributed, "ProcessGroupGloo")):
         raise RuntimeError(
             "this PyTorch was built without the engine gloo, which its builds for Linux and macOS "
             "have. On Windows run this in WSL or in Colab."
         )
-    store, patience = distributed.HashStore(), timedelta(seconds=JOINING)
+    store, meeting, said = distributed.HashStore(), Barrier(world), Said()
 
     def join(rank: int) -> Any:
-        return distributed.ProcessGroupGloo(store, rank, world, patience)
+        return distributed.ProcessGroupGloo(store, rank, world, JOINING)
 
     with ThreadPoolExecutor(world) as pool:
         groups = list(pool.map(join, range(world)))
-    return [Rank(rank, world, group, monotonic() + timeout) for rank, group in enumerate(groups)]
-
-
-def _close(ranks: list[Rank]) -> None:
-    """Close the connections of each rank that does not wait, so that those end that wait for it.
-
-    A thread that still waits for gloo when Python ends makes the process abort.
-    """
-    stop = monotonic() + FAREWELL
-    while monotonic() < stop:
-        waiting = [rank for rank in ranks if rank._waits]
-        for rank in ranks:
-            if rank not in waiting:
-                rank._group = None
-        if not waiting:
-            break
-        sleep(0.005)
+    return [Rank(rank, group, meeting, said) for rank, group in enumerate(groups)]
 
 
 def _check(results: list[Future[Result]], timeout: float) -> None:

@@ -81,7 +81,10 @@ def without(model: GPT, part: str) -> GPT:
 
 
 def histories() -> dict[str, list[Report]]:
-    """Give the reports of the runs that `make checkpoint` did, by name: "rotary 0" is seed 0."""
+    """Give the reports of the runs that `make checkpoint` did, by name: "rotary 0" is seed 0.
+
+    Some have one report: "two key heads by mean 0" is "rotary 0" converted, and not trained again.
+    """
     runs = json.loads(HISTORIES.read_text(encoding="utf-8"))
     return {name: [Report(*one) for one in reports] for name, reports in runs.items()}
 

@@ -12,10 +12,23 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from typing import Any
 
 import torch
+from torch import Tensor
 from tqdm import tqdm
 
-from labkit.gpt import CHECKPOINT, GPT, save_gpt
-from labkit.training import HISTORIES, PARTS, Report, small_gpt, train, without
+from labkit.gpt import CHECKPOINT, GPT, load_gpt, save_gpt
+from labkit.sharing import share_heads
+from labkit.stories import Stories
+from labkit.training import (
+    HISTORIES,
+    PARTS,
+    WORDS,
+    Report,
+    report,
+    small_gpt,
+    train,
+    unseen,
+    without,
+)
 
 STEPS, EVERY = 1_000, 25
 KEPT = "rotary 0"  # the run whose weights are written
@@ -30,6 +43,11 @@ RUNS = [  # what is told apart, and the seed
     *(f"{kind} {seed}" for kind in ("two key heads", "one key head") for seed in range(5)),
 ]
 KEY_HEADS = {"two key heads": 2, "one key head": 1}
+SILENCED = "attention silenced 0"
+CONVERTED = [  # the kept model, not trained again
+    *(f"{kind} by {how} 0" for how in ("mean", "svd") for kind in KEY_HEADS),
+    SILENCED,
+]
 
 
 def model_of(kind: str, seed: int) -> GPT:
@@ -52,6 +70,36 @@ def run(name: str) -> tuple[GPT, list[Report]]:
     }
     more = differing.get(kind, {})
     return model, list(train(model, STEPS, int(seed), every=EVERY, **more))
+
+
+def converted(name: str) -> list[Report]:
+    """Judge the kept model with its heads made to share keys, or with attention silenced.
+
+    By "svd" directions are weighed by what each layer reads of stories that no run draws.
+    """
+    model = load_gpt()
+    if name == SILENCED:
+        without(model, "attention")
+    else:
+        kind, _, how = name.removesuffix(" 0").partition(" by ")
+        read = inputs_of(model) if how == "svd" else [None] * len(model.stack())
+        for block, inputs in zip(model.stack(), read, strict=True):
+            block.attention = share_heads(block.attention, KEY_HEADS[kind], how, inputs=inputs)
+    return [report(model, unseen(), STEPS)]
+
+
+@torch.no_grad()
+def inputs_of(model: GPT) -> list[Tensor]:
+    """Return what the attention of each block reads, (64, 48, d_model)."""
+    read: list[Tensor] = []
+    hooks = [
+        block.attention.register_forward_pre_hook(lambda _, given: read.append(given[0]))
+        for block in model.stack()
+    ]
+    model(Stories.draw(64, WORDS, seed=0).ids)
+    for hook in hooks:
+        hook.remove()
+    return read
 
 
 def written(histories: dict[str, list[Report]]) -> str:
@@ -78,7 +126,8 @@ def main() -> None:
             tqdm.write(f"{name}: loss {last.loss:.3f}; {right}")
             if name == KEPT:
                 save_gpt(model, CHECKPOINT)
-    HISTORIES.write_text(written({name: found[name] for name in RUNS}), encoding="utf-8")
+    kept = {name: found[name] for name in RUNS} | {name: converted(name) for name in CONVERTED}
+    HISTORIES.write_text(written(kept), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ import pytest
 import torch
 
 from labkit import checks
-from labkit.checks import NotYet, Wrong, bug_zoo, guard, multi_head_attention
+from labkit.checks import NotYet, Wrong, bug_zoo, guard, multi_head_attention, tiles_and_ranks
 from press.lab_sets import TOPICS
 from press.notebooks import read
 from tests.answers import Exercise, exercises
@@ -492,8 +492,23 @@ def test_without_the_model_its_check_says_so(monkeypatch: pytest.MonkeyPatch):
     )
 
 
+NO_GLOO = (
+    "ring_attention: not tried: this PyTorch was built without the engine gloo, "
+    "which its builds for Linux and macOS have"
+)
+
+
+def test_without_gloo_the_ring_is_not_tried(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delattr(torch.distributed, "ProcessGroupGloo")
+    exercise = next(e for e in EXERCISES if e.check is tiles_and_ranks.ring_attention)
+    error, printed = judged(exercise.check, next(iter(exercise.right.values())))
+    assert error is None
+    assert printed == f"{NO_GLOO}\n"
+
+
 NOT_AN_ANSWERS = {  # said of what is installed
     "from_torch:\\ not\\ tried\\ on\\ the\\ pretrained\\ model:\\ .*",
+    re.escape(NO_GLOO),
 }
 
 

@@ -32,10 +32,11 @@ from labkit import (
 )
 from labkit.attention import window_mask
 from labkit.encoder import load_encoder
-from labkit.live import base, mask_painter, saturation, split_and_merge
+from labkit.live import base, decoding_cache, mask_painter, saturation, split_and_merge
 from labkit.live.ranks import COUNTS, STAGES, small_layer
 from labkit.nested import flat
 from labkit.softmax import softmax_jacobian
+from labkit.training import histories
 from press.extension.live_figures import LiveRenderer, page_scripts
 from press.notebooks import NOTEBOOKS, outputs, read
 
@@ -114,6 +115,8 @@ def test_the_scripts_are_light():
         (live.DecodingCache, "block", 0, r"block must be one of \['the whole prompt', 1.* got 0"),
         (live.DecodingCache, "window", 2.0, r"window must be one of \['none', 1, .* got 2.0"),
         (live.DecodingCache, "at", 17, "at must be one of .* got 17"),
+        (live.DecodingCache, "h_kv", 3, r"h_kv must be one of \[1, 2, 4, 8\]; got 3"),
+        (live.DecodingCache, "measure", "speed", "measure must be one of .* got 'speed'"),
         (live.Ranks, "world", 5, r"world must be one of \[1, 2, 3, 4, 6, 8\]; got 5"),
         (live.Ranks, "stage", 1, "stage must be one of .* got 1"),
         (live.Ranks, "order", "ring", r"order must be one of \['blocks in a row', .* got 'ring'"),
@@ -335,13 +338,18 @@ def decode(**state: Any) -> list[tuple[int, int, dict[str, Any]]]:
     return steps
 
 
+HEADS = [{}, {"h": 8, "h_kv": 2}, {"h": 2, "h_kv": 2}, {"h": 4, "h_kv": 1}]  # {}: 4 and 4
+
+
+@pytest.mark.parametrize("heads", HEADS)
 @pytest.mark.parametrize("state", [one for one in DECODINGS if one["window"] == "none"])
-def test_decoding_costs_what_a_real_layer_does(state: dict[str, Any]):
-    layer = MultiHeadAttention(64, 4, bias=False).half().to("meta")
+def test_decoding_costs_what_a_real_layer_does(state: dict[str, Any], heads: dict[str, int]):
+    h, h_kv = heads.get("h", 4), heads.get("h_kv", 4)
+    layer = MultiHeadAttention(64, h, h_kv=h_kv, bias=False).half().to("meta")
     x = torch.empty(1, state["n"], 64, dtype=torch.float16, device="meta")
     cache, kept, anew, read = KVCache(), [], [], 0
     with torch.no_grad():
-        for start, end, values in decode(**state):
+        for start, end, values in decode(**state, **heads):
             read += cache.k.nbytes + cache.v.nbytes if start else 0
             step = partial(layer, x[:, start:end], cache=cache, return_weights=True)
             kept.append(counting.count_flops(step) // 2)
@@ -350,6 +358,7 @@ def test_decoding_costs_what_a_real_layer_does(state: dict[str, Any]):
             assert values["MACs"] == [[kept[-1], anew[-1]], [sum(kept), sum(anew)]]
             held, _, so_far = values["bytes"]
             assert (held, so_far) == (cache.k.nbytes + cache.v.nbytes, read)
+            assert values["bytes a position"] == [held // end, 256]
 
 
 @pytest.mark.parametrize("state", DECODINGS)
@@ -405,6 +414,55 @@ def test_a_cached_step_is_n_times_cheaper_and_a_window_stops_the_bytes():
 def test_a_prompt_or_a_position_beyond_the_text_ends_with_it():
     beyond, end = (live.DecodingCache(prompt=m, n=5, at=m) for m in (9, 5))
     assert beyond.values() == end.values()
+    beyond, end = (live.DecodingCache(h=2, h_kv=m) for m in (8, 2))
+    assert beyond.values() == end.values()
+
+
+SHARED = [(h, h_kv) for h in (1, 2, 4, 8) for h_kv in (1, 2, 4, 8) if h_kv <= h]
+
+
+@pytest.mark.parametrize(("h", "h_kv"), SHARED)
+def test_each_head_reads_the_keys_that_it_reads_in_a_real_layer(h: int, h_kv: int):
+    torch.manual_seed(0)
+    layer, x = MultiHeadAttention(64, h, h_kv=h_kv), torch.randn(1, 5, 64)
+    reads = live.DecodingCache(h=h, h_kv=h_kv).values()["head of keys that is read"]
+    with torch.no_grad():
+        before = layer(x, return_weights=True)[1]
+        for j, rows in enumerate(layer.w_k.weight.split(layer.d_k)):
+            kept = rows.clone()
+            rows.zero_()
+            moved = (layer(x, return_weights=True)[1] != before).flatten(2).any(-1)[0]
+            rows.copy_(kept)
+            assert moved.tolist() == [read == j + 1 for read in reads]
+
+
+def test_the_quality_is_that_of_the_kept_runs():
+    runs = {name: reports[-1] for name, reports in histories().items()}
+    for measure in decoding_cache.MEASURES:
+        shown = live.DecodingCache(h=8, measure=measure).values()["small GPT"]
+
+        def read(name: str, measure: str = measure) -> float:
+            return runs[name].loss if measure == "loss" else runs[name].right[measure]
+
+        for kind, (trained, *converted) in zip(
+            ("rotary", "two key heads", "one key head"), shown, strict=False
+        ):
+            five = [read(f"{kind} {seed}") for seed in range(5)]
+            assert sum(five) / 5 == pytest.approx(trained, abs=1e-4)
+            ways = (
+                ["rotary 0"] * 2
+                if kind == "rotary"
+                else [f"{kind} by {way} 0" for way in decoding_cache.WAYS]
+            )
+            assert converted == [read(one) for one in ways]
+        assert shown[3] == [read(n) for n in ("without attention 0", *["attention silenced 0"] * 2)]
+
+
+def test_keys_that_are_shared_from_the_start_cost_little_and_later_much():
+    (own, *_), two, one, none = live.DecodingCache().values()["small GPT"]
+    for trained, mean, svd in (two, one):
+        assert abs(trained - own) < 0.01
+        assert own + 0.1 < svd < mean < none[1]
 
 
 def held(weight: torch.Tensor) -> set[int]:

@@ -5,15 +5,18 @@ from __future__ import annotations
 import html
 import sys
 from importlib import import_module
+from itertools import product
 
 import pytest
 import torch
 
 from labkit import counting as reference
+from labkit import tiles
 from labkit.encoder import load_encoder
 from labkit.play import (
     PLOTLY,
     VIEW,
+    Laboratory,
     bug_zoo,
     causal_mask,
     counting,
@@ -22,6 +25,7 @@ from labkit.play import (
     multi_head_attention,
     output_projection,
     scaling,
+    tiles_and_ranks,
 )
 from press.lab_sets import TOPICS
 
@@ -344,3 +348,61 @@ def test_only_a_step_that_runs_can_be_chosen():
 
     for unfit in (raises, lambda layer, x, cache: None, lambda layer, x, cache: x[:, -1:, :5]):
         assert decoding.YOURS not in decoding.laboratory(unfit).controls["bug"].options
+
+
+def off(laboratory: Laboratory, **settings: object) -> bool:
+    """Say whether an output is wrong with these settings."""
+    with laboratory.at_once():
+        for name, value in settings.items():
+            laboratory.controls[name].value = value
+    return ". 0 of " not in laboratory.alt
+
+
+def test_sound_tiles_are_right_on_all_inputs():
+    sound = tiles_and_ranks.laboratory(tiles_and_ranks.tiled, tiles.merge)
+    assert off(sound), "the first bug is chosen"
+    for way, scores, n_q, block in product(
+        ("none", tiles_and_ranks.YOURS, tiles_and_ranks.YOUR_MERGE),
+        tiles_and_ranks.SCORES,
+        tiles_and_ranks.QUERIES,
+        (1, 5, 12),
+    ):
+        assert not off(sound, bug=way, scores=scores, n_q=n_q, block_q=3, block_k=block)
+
+
+# A bug of tiles, a setting in which it is seen, and one change that hides it.
+HIDES_TILES = (
+    ("the old output is not scaled down", {}, {"scores": "falling"}),
+    ("the old output is not scaled down", {}, {"scores": "all equal"}),
+    ("the old output is not scaled down", {}, {"block_k": 12}),
+    ("the largest score is not taken off", {"scores": "3,200 higher"}, {"scores": "rising"}),
+    ("the last, smaller tile is left out", {}, {"block_k": 4}),
+    ("the mask begins in the upper left corner", {}, {"n_q": 12}),
+    ("the mask begins in the upper left corner", {}, {"values": "all ones"}),
+    ("the mask begins anew in every tile", {}, {"values": "all ones"}),
+    ("the first tile is not masked", {"n_q": 12}, {"n_q": 8}),
+    ("the first tile is not masked", {"block_k": 6}, {"block_k": 5}),
+    ("the first tile is not masked", {"n_q": 12, "block_k": 2}, {"block_k": 1}),
+    ("the tiles are averaged", {}, {"values": "all ones"}),
+    ("nothing and nothing make NaN", {}, {"block_k": 12}),
+)
+
+
+@pytest.mark.parametrize(("bug", "shown", "hidden"), HIDES_TILES)
+def test_a_bug_of_tiles_is_seen_unless_its_input_hides_it(bug: str, shown: dict, hidden: dict):
+    laboratory = tiles_and_ranks.laboratory()
+    assert off(laboratory, bug=bug, **shown)
+    assert not off(laboratory, **hidden)
+
+
+def test_every_bug_of_tiles_is_tried():
+    assert {bug for bug, *_ in HIDES_TILES} == set(tiles_and_ranks.BUGS) - {"none"}
+
+
+def test_only_tiles_and_merges_that_run_can_be_chosen():
+    def raises(*arguments):
+        raise NotImplementedError
+
+    for unfit in (raises, lambda *arguments: None, lambda *arguments: torch.zeros(1, 2)):
+        options = tiles_and_ranks.laboratory(unfit, unfit).controls["bug"].options
+        assert not {tiles_and_ranks.YOURS, tiles_and_ranks.YOUR_MERGE} & set(options)

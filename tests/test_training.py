@@ -12,7 +12,7 @@ import torch
 
 from labkit.gpt import load_gpt
 from labkit.training import PARTS, Report, histories, report, small_gpt, train, unseen, without
-from press.checkpoint import EVERY, KEPT, RUNS, run
+from press.checkpoint import CONVERTED, EVERY, KEPT, KEY_HEADS, RUNS, converted, run
 
 RETRAIN = "RETRAIN" in os.environ
 LEARNED = 0.99  # mean probability on what is right
@@ -46,10 +46,23 @@ def test_the_kept_histories_meet_the_targets(seed: int):
 
 def test_the_kept_histories_are_those_that_would_be_made():
     kept = histories()
-    assert list(kept) == RUNS
-    assert {tuple(one.step for one in reports) for reports in kept.values()} == {
+    assert list(kept) == RUNS + CONVERTED
+    assert {tuple(one.step for one in kept[name]) for name in RUNS} == {
         tuple(range(EVERY, 1_001, EVERY))
     }
+
+
+@pytest.mark.parametrize("name", CONVERTED)
+def test_the_kept_conversions_are_what_is_computed(name: str):
+    [kept], [found] = histories()[name], converted(name)
+    assert (found.step, found.loss) == (kept.step, pytest.approx(kept.loss, abs=2e-4))
+    assert found.right == pytest.approx(kept.right, abs=2e-4)
+
+
+@pytest.mark.parametrize("kind", KEY_HEADS)
+@pytest.mark.parametrize("seed", range(5))
+def test_with_fewer_heads_of_keys_the_targets_are_met_as_well(kind: str, seed: int):
+    check_targets(histories()[f"{kind} {seed}"][-1])
 
 
 @pytest.mark.skipif(not RETRAIN, reason="takes minutes: RETRAIN=1")

@@ -1,10 +1,11 @@
 import {
-  View, button, choice, coloured, element, numbered, row, shade, show, slider, spoken, toggle,
-  write,
+  View, button, choice, coloured, drawing, element, numbered, row, shade, show, slider, spoken,
+  toggle, write,
 } from "./shared.js";
 
-const D_MODEL = 64; // h d_k, with which h leaves every count
-const BYTES = 2 * D_MODEL * 2; // of a position's key and value
+const D_MODEL = 64; // h d_k, so that only the share h_kv / h counts
+const BYTES = 2 * D_MODEL * 2; // of a position's keys and values, where no head shares them
+const SMALL_GPT = 4; // heads
 const PAUSE = 1200; // between two steps, in milliseconds
 
 // What becomes of a pair in a step, and of a position in the cache: sign, words, background.
@@ -12,21 +13,27 @@ const PAIRS = [
   ["", "", "none"],
   ["●", "computed now", shade(0.8)],
   ["↻", "computed again", shade(0.8, "orange")],
-  ["×", "computed and hidden", "var(--live-faint)"],
-  ["○", "done in an earlier step", "none"],
+  ["×", "computed, hidden", "var(--live-faint)"],
+  ["○", "done earlier", "none"],
 ];
 const PLACES = [
   PAIRS[0],
-  ["■", "held in the cache", shade(0.6, "green")],
-  ["+", "added to it", shade(0.8)],
-  ["–", "dropped from it", "none"],
+  ["■", "held in cache", shade(0.6, "green")],
+  ["+", "added", shade(0.8)],
+  ["–", "dropped", "none"],
 ];
 const [NEW, AGAIN, HIDDEN, EARLIER] = [1, 2, 3, 4];
 const [HELD, ADDED, DROPPED] = [1, 2, 3];
 
-// Of four projections and two products.
-/** @type {(n_q: number, n_k: number) => number} */
-const macs = (n_q, n_k) => 4 * n_q * D_MODEL ** 2 + 2 * n_q * n_k * D_MODEL;
+// The colours of heads 1 to 4; heads 5 to 8 have them again, and dashed outlines.
+/** @type {Colour[]} */
+const COLOURS = ["blue", "orange", "green", "pink"];
+const [DRAWN, LEFT, HIGH, GAP] = [300, 76, 22, 4]; // of the drawing of heads, in its units
+
+// Of the two projections of each kind, and the two products. `share` is h_kv / h.
+/** @type {(n_q: number, n_k: number, share: number) => number} */
+const macs = (n_q, n_k, share) =>
+  2 * n_q * (1 + share) * D_MODEL ** 2 + 2 * n_q * n_k * D_MODEL;
 
 /** @type {(numbers: number[]) => number} */
 const sum = (numbers) => numbers.reduce((total, x) => total + x, 0);
@@ -72,13 +79,53 @@ function leaving({ start, end }, window) {
   return ` Positions ${from + 1} to ${to} leave it.`;
 }
 
+// Which head of keys each head of queries reads, from 0: neighbours share.
+/** @type {(h: number, h_kv: number) => number[]} */
+const readers = (h, h_kv) => Array.from({ length: h }, (_, i) => Math.floor((i * h_kv) / h));
+
+// A box has the width of its head, so that those below are as wide as what the cache holds.
+/** @type {(h: number, h_kv: number) => SVGElement[]} */
+function heads(h, h_kv) {
+  const slot = (DRAWN - LEFT) / h;
+  const low = 3 * HIGH - 2;
+  const middle = (i) => LEFT + slot * (i + 0.5);
+  const below = (j) => (middle((j * h) / h_kv) + middle(((j + 1) * h) / h_kv - 1)) / 2;
+  const of = (i) => `--live-head: var(--live-${COLOURS[i % COLOURS.length]})`;
+  const box = (x, y, i, style, dashed) => [
+    drawing("rect", {
+      x: x - slot / 2 + GAP / 2, y, width: slot - GAP, height: HIGH, rx: 4, style,
+      "stroke-dasharray": dashed ? "4 3" : "none",
+    }),
+    drawing("text", { x, y: y + 15, "text-anchor": "middle" }, String(i + 1)),
+  ];
+  // Shared keys are nobody's, and have no colour.
+  const shared = "--live-head: currentcolor";
+  return [
+    drawing("text", { x: 0, y: 17 }, "queries"),
+    drawing("text", { x: 0, y: low + 15 }, "keys, values"),
+    ...readers(h, h_kv).map((j, i) => {
+      const [x1, x2] = [middle(i), below(j)];
+      return drawing("line", { x1, y1: 2 + HIGH, x2, y2: low, style: of(i) });
+    }),
+    ...numbered(h).flatMap((_, i) => box(middle(i), 2, i, of(i), i >= COLOURS.length)),
+    ...numbered(h_kv).flatMap((_, j) =>
+      h === h_kv
+        ? box(middle(j), low, j, of(j), j >= COLOURS.length)
+        : box(below(j), low, j, shared, false),
+    ),
+  ];
+}
+
 /** @type {Render} */
 function render({ model, el }) {
   const view = new View({ model, el });
   const [grid, table, told] = [coloured(), coloured(), spoken()];
+  const [quality, shared] = [coloured(), spoken()];
+  const size = { viewBox: `0 0 ${DRAWN} ${4 * HIGH}`, width: DRAWN, height: 4 * HIGH };
+  const who = drawing("svg", { ...size, role: "img", class: "live-readers" });
   grid.node.classList.add("live-pairs");
   grid.node.setAttribute("role", "img");
-  told.node.classList.add("live-two-lines");
+  for (const { node } of [told, shared]) node.classList.add("live-two-lines");
   const legend = [PAIRS, PLACES].flatMap((kinds, place) =>
     kinds.slice(1).map(([sign, words, fill], i) => {
       const item = element("li");
@@ -93,15 +140,19 @@ function render({ model, el }) {
     const [prompt, at] = ["prompt", "at"].map((trait) => Math.min(view.get(trait), n));
     const steps = walk(n, prompt, Number.isInteger(block) ? block : prompt);
     const now = steps.findIndex(({ end }) => at <= end);
-    return { n, prompt, window: Number.isInteger(window) ? window : n, steps, now };
+    const h = view.get("h");
+    const h_kv = Math.min(view.get("h_kv"), h);
+    return { n, prompt, window: Number.isInteger(window) ? window : n, steps, now, h, h_kv };
   }
 
   // The page itself keeps them inside.
-  view.body.addEventListener("input", () => {
-    for (const trait of ["prompt", "at"]) {
-      if (view.get(trait) > view.get("n")) view.set(trait, view.get("n"));
+  function keep() {
+    for (const [trait, most] of [["prompt", "n"], ["at", "n"], ["h_kv", "h"]]) {
+      if (view.get(trait) > view.get(most)) view.set(trait, view.get(most));
     }
-  });
+  }
+  view.body.addEventListener("input", keep);
+  view.body.addEventListener("change", keep);
 
   function go(by) {
     const { steps, now } = read();
@@ -123,15 +174,17 @@ function render({ model, el }) {
   });
 
   function draw() {
-    const { n, prompt, window, steps, now } = read();
+    const { n, prompt, window, steps, now, h, h_kv } = read();
+    const share = h_kv / h;
     const [cached, step] = [view.get("cached"), steps[now]];
     const past = steps.slice(0, now + 1);
     const held = past.map(({ start }) => Math.min(start, window - 1));
-    const kept = past.map(({ start, end }, s) => macs(end - start, held[s] + end - start));
-    const anew = past.map(({ end }) => macs(end, end));
+    const kept = past.map(({ start, end }, s) => macs(end - start, held[s] + end - start, share));
+    const anew = past.map(({ end }) => macs(end, end, share));
     const counted = [[kept[now], anew[now]], [sum(kept), sum(anew)]];
     const ratios = counted.map(([fewer, more]) => more / fewer);
-    const bytes = [Math.min(step.end, window), held[now], sum(held)].map((count) => BYTES * count);
+    const each = BYTES * share;
+    const bytes = [Math.min(step.end, window), held[now], sum(held)].map((count) => each * count);
     const positions = numbered(n);
     const pairs = positions.map((_, i) =>
       positions.map((_, j) => pair(i, j, step, window, cached)),
@@ -155,15 +208,35 @@ function render({ model, el }) {
     const lines = [
       ["MACs, this step", ...counted[0].map(whole), show(ratios[0], 2)],
       ["MACs, so far", ...counted[1].map(whole), show(ratios[1], 2)],
-      ["Bytes in the cache", whole(bytes[0]), "0", ""],
-      ["Bytes read from it, this step", whole(bytes[1]), "0", ""],
-      ["Bytes read from it, so far", whole(bytes[2]), "0", ""],
+      ["Bytes held", whole(bytes[0]), "0", ""],
+      ["Bytes read, this step", whole(bytes[1]), "0", ""],
+      ["Bytes read, so far", whole(bytes[2]), "0", ""],
     ];
     table.draw({
       label: "One layer, one sequence",
       rows: lines.map(([what]) => what),
-      columns: ["with the cache", "without", "ratio"],
+      columns: ["cache", "no cache", "ratio"],
       text: (i, j) => lines[i][j + 1],
+    });
+    const reads = readers(h, h_kv);
+    who.replaceChildren(...heads(h, h_kv));
+    const pairing = reads.map((j, i) => `${i + 1} reads ${j + 1}`).join(", ");
+    who.setAttribute("aria-label", `Heads of queries and the head of keys of each: ${pairing}`);
+    shared.say(
+      h === h_kv
+        ? `Each head has its own keys and values: ${BYTES} bytes a position.`
+        : `Every ${h / h_kv} heads share keys and values: ${each} bytes a position, not ${BYTES}.`,
+    );
+    const [rows, columns] = view.get("axes")["small GPT"];
+    const [measure, measured] = [view.get("measure"), view.get("measured")];
+    // The small GPT has 4 heads: its line is marked where the layer has as many.
+    const marked = h === SMALL_GPT ? rows.findIndex((name) => name.startsWith(`${h_kv} `)) : -1;
+    quality.draw({
+      label: measure === "loss" ? "Loss, nats a word" : "Probability of the right word",
+      rows: rows.map((name, i) => (i === marked ? `▸ ${name}` : name)),
+      columns,
+      text: (i, j) => show(measured[measure][i][j], 3),
+      fill: (i) => (i === marked ? shade(0.6, "green") : "none"),
     });
     const { start, end } = step;
     const name = `Step ${now + 1} of ${steps.length}${end <= prompt ? ", prefill" : ""}`;
@@ -183,25 +256,53 @@ function render({ model, el }) {
       MACs: counted,
       "times the MACs without the cache": ratios,
       bytes,
+      "head of keys that is read": reads.map((j) => j + 1),
+      "bytes a position": [each, BYTES],
+      "small GPT": measured[measure],
     });
   }
 
   // Who wants less motion gets steps alone.
   const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
+  const keyHeads = choice(view, "h_kv", { label: "of keys h_kv" });
+  view.follow(["h"], () => {
+    for (const option of keyHeads.querySelectorAll("option")) {
+      option.disabled = Number(option.value) > view.get("h");
+    }
+  });
   view.add(
     row(
       slider(view, "prompt", { label: "Prompt" }),
       slider(view, "n", { label: "Text n" }),
       choice(view, "block", { label: "Prefill in blocks of" }),
       choice(view, "window", { label: "Window" }),
-      toggle(view, "cached", { label: "Keep keys and values in a cache" }),
+      toggle(view, "cached", { label: "Keep a cache" }),
     ),
     row(slider(view, "at", { label: "Position" }), back, next, ...(still ? [] : [play])),
     told.node,
-    row(grid.node, element("div", { class: "live-chart" }, table.node)),
-    element("ul", { class: "live-strip" }, ...legend.map(({ item }) => item)),
+    row(
+      element(
+        "div",
+        { class: "live-decoding" },
+        grid.node,
+        element("ul", { class: "live-strip" }, ...legend.map(({ item }) => item)),
+      ),
+      element(
+        "div",
+        { class: "live-decoding" },
+        row(choice(view, "h", { label: "Heads h" }), keyHeads),
+        who,
+        shared.node,
+        table.node,
+        row(choice(view, "measure", { label: "Small GPT, 4 heads:" })),
+        quality.node,
+      ),
+    ),
   );
-  view.follow(["prompt", "n", "block", "window", "cached", "at"], draw);
+  view.follow(
+    ["prompt", "n", "block", "window", "cached", "at", "h", "h_kv", "measure", "measured"],
+    draw,
+  );
   return () => {
     clearInterval(timer);
     view.close();

@@ -450,6 +450,31 @@ def test_a_shorter_text_takes_the_prompt_and_the_position_with_it(page: Page, si
     check_values(shown, "decoding_cache", state)
 
 
+def test_fewer_heads_take_the_heads_of_keys_with_them(page: Page, site: str):
+    shown = open_figure(page, site, "decoding_cache")
+    heads, key_heads = (shown.locator(f'[data-trait="{trait}"]') for trait in ("h", "h_kv"))
+    boxes = shown.locator(".live-readers rect")
+    marked = shown.get_by_role("row").filter(has_text="▸")
+    assert boxes.count() == 8
+    assert "4 key heads" in marked.inner_text()
+    assert key_heads.locator("option:enabled").all_inner_texts() == ["1", "2", "4"]
+    key_heads.press("Home")
+    key_heads.press("ArrowDown")
+    assert boxes.count() == 6
+    assert "2 key heads" in marked.inner_text()
+    told = "1 reads 1, 2 reads 1, 3 reads 2, 4 reads 2"
+    assert shown.locator(".live-readers").get_attribute("aria-label").endswith(told)
+    assert "Every 2 heads share keys and values: 128 bytes a position, not 256." in (
+        shown.inner_text()
+    )
+    heads.press("Home")
+    state = read_state(shown, "decoding_cache")
+    assert (state["h"], state["h_kv"]) == (1, 1)
+    assert key_heads.locator("option:enabled").all_inner_texts() == ["1"]
+    assert marked.count() == 0, "the small GPT has four heads"
+    check_values(shown, "decoding_cache", state)
+
+
 @pytest.mark.parametrize("figure", ["decoding_cache", "ranks"])
 def test_it_counts_alike_in_many_states(page: Page, site: str, dice: random.Random, figure: str):
     shown, start = open_figure(page, site, figure), PLACED[figure][1]

@@ -66,7 +66,8 @@ def merge(function: Callable[[Part, Part], Part]) -> None:
             for _ in range(2):
                 lse = 2 * draw(*shape[:-1]) + high
                 lse = lse.masked_fill(draw(*shape[:-1]) > 1, -INF)  # a query that sees nothing
-                out = draw(*shape).masked_fill(lse[..., None] == -INF, 0.0)
+                zero = (lse == -INF) | (draw(*shape[:-1]) > 1)  # values may be zero too
+                out = draw(*shape).masked_fill(zero[..., None], 0.0)
                 parts.append((out.to(dtype), lse.to(dtype)))
             expect_merged(answer, *parts)
     right("merge", "Parts join into what attention over all of their keys gives.")

@@ -175,6 +175,15 @@ def ones_for_blind(a, b):
     return torch.where((lse == -INF)[..., None], 1.0, out), lse
 
 
+def blind_by_zeros(a, b):
+    """Take a part whose out is zero for one that sees nothing."""
+    blind = [(p.out == 0).all(dim=-1) for p in (a, b)]
+    return tiles.merge(
+        *(Partial(p.out, p.lse.masked_fill(z, -INF)) for p, z in zip((a, b), blind, strict=True))
+    )
+
+
+merge.reject("an out of zeros is blind", "counts by the sum of its exponentials", blind_by_zeros)
 merge.reject("two that see nothing give NaN", "NaN there: −inf − .−inf.", blind_to_nan)
 merge.reject("NaN in lse alone", "lse has NaN there", nan_in_one_row)
 merge.reject("one that sees nothing gives NaN", "out has NaN for such a query", one_blind_is_nan)

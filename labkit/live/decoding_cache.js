@@ -1,6 +1,6 @@
 import {
-  View, button, choice, coloured, drawing, element, numbered, row, shade, show, slider, spoken,
-  toggle, write,
+  View, button, choice, coloured, drawing, element, numbered, player, row, shade, show, slider,
+  spoken, sum, toggle, write,
 } from "./shared.js";
 
 const D_MODEL = 64; // h d_k, so that only the share h_kv / h counts
@@ -35,8 +35,6 @@ const [DRAWN, LEFT, HIGH, GAP] = [300, 76, 22, 4]; // of the drawing of heads, i
 const macs = (n_q, n_k, share) =>
   2 * n_q * (1 + share) * D_MODEL ** 2 + 2 * n_q * n_k * D_MODEL;
 
-/** @type {(numbers: number[]) => number} */
-const sum = (numbers) => numbers.reduce((total, x) => total + x, 0);
 
 const plural = (count, word, words) => (count === 1 ? `one ${word}` : `${count} ${words}`);
 const some = (count) => (count === 1 ? "1 comes" : `${count || "none"} come`);
@@ -160,17 +158,11 @@ function render({ model, el }) {
   }
   const [back, next] = [button("Step back", () => go(-1)), button("Next step", () => go(1))];
 
-  let timer = 0;
-  function pause() {
-    clearInterval(timer);
-    timer = 0;
-    write(play, "Play");
-  }
-  const play = button("Play", () => {
-    if (timer) return pause();
-    if (next.disabled) view.set("at", 1);
-    timer = setInterval(() => go(1), PAUSE);
-    write(play, "Pause");
+  const { play, stop } = player({
+    next,
+    begin: () => view.set("at", 1),
+    go: () => go(1),
+    every: PAUSE,
   });
 
   function draw() {
@@ -249,7 +241,7 @@ function render({ model, el }) {
     );
     back.disabled = now === 0;
     next.disabled = now === steps.length - 1;
-    if (timer && next.disabled) pause();
+    if (next.disabled) stop();
     view.values({
       "pairs (1 new, 2 again, 3 hidden, 4 earlier)": pairs,
       "cache (1 held, 2 added, 3 dropped)": places,
@@ -304,7 +296,7 @@ function render({ model, el }) {
     draw,
   );
   return () => {
-    clearInterval(timer);
+    stop();
     view.close();
   };
 }

@@ -1,14 +1,12 @@
 import {
-  View, buttonGrid, choice, counter, decode, drawing, element, labels, mark, maskOf, pick, roomFor,
-  row, show, spoken, toggle, weightMap, write,
+  View, buttonGrid, choice, counter, decode, drawing, element, labels, mark, maskOf, pick,
+  roomFor, row, show, spoken, sum, toggle, weightMap, write,
 } from "./shared.js";
 
 const STEPS = 255;
 const [SIDE, GAP] = [320, 130]; // of a drawing, in its own units
 const FAINT = 0.02; // a weight that is not drawn
 
-/** @type {(numbers: number[]) => number} */
-const sum = (numbers) => numbers.reduce((total, x) => total + x, 0);
 /** @type {(numbers: number[]) => number} */
 const mean = (numbers) => sum(numbers) / numbers.length;
 const bits = (line) => -sum(line.map((p) => (p > 0 ? p * Math.log2(p) : 0)));

@@ -1,6 +1,6 @@
 import {
   View, button, buttonGrid, choice, coloured, name, numbered, row, shade, show, softmax, spoken,
-  write,
+  sum, write,
 } from "./shared.js";
 
 // What becomes of a hidden score. What is not here leaves it alone.
@@ -29,8 +29,6 @@ function attend(may, method) {
   return { masked, weights };
 }
 
-/** @type {(numbers: number[]) => number} */
-const sum = (numbers) => numbers.reduce((total, x) => total + x, 0);
 
 // Flags that a click, a key or a stroke of the mouse paints.
 /** @type {(view: View, trait: string, given: { label: string, axes: Axis[] }) => HTMLElement} */

@@ -1,6 +1,6 @@
 import {
   View, button, choice, coloured, drawing, element, matmul, normals, numbered, row, shade, show,
-  slider, softmax, spoken, toggle, transpose,
+  slider, softmax, spoken, sum, toggle, transpose,
 } from "./shared.js";
 
 const COLOURS = /** @type {Colour[]} */ (["blue", "orange", "green", "pink"]);
@@ -24,8 +24,6 @@ const drawn = (start, rows) =>
 /** @type {(...all: Matrix[]) => Matrix} */
 const add = (...all) => all[0].map((line, i) => line.map((_, j) => sum(all.map((a) => a[i][j]))));
 
-/** @type {(numbers: number[]) => number} */
-const sum = (numbers) => numbers.reduce((total, x) => total + x, 0);
 
 /** @type {(count: number) => number[]} */
 const range = (count) => Array.from({ length: count }, (_, i) => i);

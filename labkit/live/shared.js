@@ -326,6 +326,28 @@ function grid(label, rows, columns, cell) {
   );
 }
 
+// A button that goes on by itself until it is pressed again or told to stop.
+/** @type {(play: { next: HTMLButtonElement, begin: () => void, go: () => void, every: number }) =>
+ *   { play: HTMLButtonElement, stop: () => void }} */
+export function player({ next, begin, go, every }) {
+  let timer = 0;
+  function stop() {
+    clearInterval(timer);
+    timer = 0;
+    write(play, "Play");
+  }
+  const play = button("Play", () => {
+    if (timer) return stop();
+    if (next.disabled) begin();
+    timer = setInterval(go, every);
+    write(play, "Pause");
+  });
+  return { play, stop };
+}
+
+/** @type {(numbers: number[]) => number} */
+export const sum = (numbers) => numbers.reduce((total, x) => total + x, 0);
+
 /** @type {(count: number) => string[]} */
 export const numbered = (count) => Array.from({ length: count }, (_, i) => String(i + 1));
 

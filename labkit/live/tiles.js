@@ -1,6 +1,6 @@
 import {
-  View, button, buttonGrid, choice, coloured, counter, element, matmul, numbered, row, shade, short,
-  show, slider, softmax, spoken, toggle, transpose, write,
+  View, button, buttonGrid, choice, coloured, counter, element, matmul, numbered, player, row,
+  shade, short, show, slider, softmax, spoken, sum, toggle, transpose, write,
 } from "./shared.js";
 
 const PAUSE = 1500; // between two tiles, in milliseconds
@@ -64,8 +64,6 @@ function moved(tiles, d) {
   return [sum(read), sum(written), sum([...read, ...written])];
 }
 
-/** @type {(numbers: number[]) => number} */
-const sum = (numbers) => numbers.reduce((total, x) => total + x, 0);
 
 // ---------------------------------------------------------------- the running softmax
 
@@ -190,17 +188,11 @@ function render({ model, el }) {
   const [back, next] = [button("Step back", () => go(-1)), button("Next tile", () => go(1))];
   const end = button("End", () => view.set("at", read().tiles.length));
 
-  let timer = 0;
-  function pause() {
-    clearInterval(timer);
-    timer = 0;
-    write(play, "Play");
-  }
-  const play = button("Play", () => {
-    if (timer) return pause();
-    if (next.disabled) view.set("at", 0);
-    timer = setInterval(() => go(1), PAUSE);
-    write(play, "Pause");
+  const { play, stop } = player({
+    next,
+    begin: () => view.set("at", 0),
+    go: () => go(1),
+    every: PAUSE,
   });
 
   // A grid of n by n, made anew where n changes. A pair leads to the step of its tile.
@@ -326,7 +318,7 @@ function render({ model, el }) {
     );
     start.disabled = back.disabled = at === 0;
     next.disabled = end.disabled = at === tiles.length;
-    if (timer && next.disabled) pause();
+    if (next.disabled) stop();
     view.values({
       "pairs (1 now, 2 done, 3 hidden, 4 skipped)": pairs,
       scores,
@@ -361,7 +353,7 @@ function render({ model, el }) {
   );
   view.follow(["n", "block_q", "block_k", "is_causal", "steepness", "at"], draw);
   return () => {
-    clearInterval(timer);
+    stop();
     view.close();
   };
 }

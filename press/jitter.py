@@ -20,7 +20,7 @@ ROUNDING = set(
     "".split()
 )
 # A number of so few bits, such as a count or a quarter, was most likely not rounded. Half precision
-# has no more, and is left alone.
+# has no more, and is left alone. So is a DTensor, whose bits lie elsewhere.
 EXACT = 2.0**12
 BITS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
 SPREAD = 2654435761  # Knuth's multiplier: neighbours go different ways
@@ -35,7 +35,7 @@ class Jitter(TorchFunctionMode):
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None):
         result = function(*args, **(kwargs or {}))
-        rounds = getattr(function, "__name__", "") in ROUNDING and isinstance(result, Tensor)
+        rounds = getattr(function, "__name__", "") in ROUNDING and type(result) is Tensor
         if not rounds or not result.is_floating_point() or result.device.type != "cpu":
             return result
         value = result.detach()

@@ -1,4 +1,4 @@
-"""Copies between labkit's multi-head attention and ``torch.nn.MultiheadAttention``."""
+"""Layers made from others: copies of ``torch.nn.MultiheadAttention``, and layers of other heads."""
 
 from __future__ import annotations
 
@@ -31,6 +31,15 @@ def from_torch(kind: type[Ours], theirs: nn.MultiheadAttention) -> Ours:
     names = [(name, other) for name, other in TORCH_NAMES.items() if other in state]
     ours.load_state_dict({name: state[other].clone() for name, other in names}, assign=True)
     return ours.train(theirs.training)
+
+
+def with_heads(layer: Ours, h: int, h_kv: int) -> Ours:
+    """Make a layer like another but for its heads: room for numbers, none of which is drawn."""
+    where = layer.w_o.weight
+    bias, base = layer.w_qkv.bias is not None, layer.rotary_base
+    other = type(layer)(layer.d_model, h, h_kv=h_kv, d_k=layer.d_k, d_v=layer.d_v, bias=bias,
+        dropout=layer.dropout, rotary_base=base, device="meta", dtype=where.dtype)  # fmt: skip
+    return other.to_empty(device=where.device).train(layer.training)
 
 
 def to_torch(ours: MultiHeadAttention, batch_first: bool) -> nn.MultiheadAttention:

@@ -16,11 +16,12 @@ from torch import Tensor, distributed
 
 from labkit.arguments import above_zero, check_layer, check_tensor, divisors, size, whole
 from labkit.attention import MultiHeadAttention
+from labkit.conversion import with_heads
 
 Result = TypeVar("Result")
 Said = dict[int, list[str]]  # for each call, what every rank is about to send
 
-__all__ = ["Rank", "run", "shard"]
+__all__ = ["Rank", "has_gloo", "run", "shard"]
 
 JOINING = timedelta(seconds=60)  # for ranks to find each other, and for a message
 
@@ -153,6 +154,11 @@ def run(function: Callable[[Rank], Result], world: int, *, timeout: float = 60.0
     return [result.result() for result in results]
 
 
+def has_gloo() -> bool:
+    """Say whether this PyTorch was built with the engine that ``run`` needs."""
+    return distributed.is_available() and hasattr(distributed, "ProcessGroupGloo")
+
+
 def shard(layer: MultiHeadAttention, rank: int, world: int) -> MultiHeadAttention:
     """Give one rank's heads as a layer of its own; the outputs of all ranks add up to the whole.
 
@@ -179,11 +185,7 @@ def shard(layer: MultiHeadAttention, rank: int, world: int) -> MultiHeadAttentio
     h, readers = layer.h // world, layer.h // layer.h_kv
     mine = torch.arange(rank * h, (rank + 1) * h)
     read = (mine // readers).unique()
-    bias, base = layer.w_qkv.bias is not None, layer.rotary_base
-    part = MultiHeadAttention(layer.d_model, h, h_kv=len(read), d_k=layer.d_k, d_v=layer.d_v,
-        bias=bias, dropout=layer.dropout, rotary_base=base, device="meta")  # fmt: skip
-    # Without the random numbers of a start, which the ranks share.
-    part = part.to(layer.w_o.weight.dtype).to_empty(device=layer.w_o.weight.device)
+    part = with_heads(layer, h, len(read))  # draws none of the random numbers that ranks share
     with torch.no_grad():
         for own, of_all, heads, kept in (
             (part.w_q, layer.w_q, layer.h, mine),
@@ -194,16 +196,16 @@ def shard(layer: MultiHeadAttention, rank: int, world: int) -> MultiHeadAttentio
             if own.bias is not None and of_all.bias is not None:
                 own.bias.copy_(of_all.bias.unflatten(0, (heads, -1))[kept].flatten())
         part.w_o.weight.copy_(layer.w_o.weight.unflatten(1, (layer.h, -1))[:, mine].flatten(1))
-        if bias:
+        if layer.w_o.bias is not None:
             part.w_o.bias.copy_(layer.w_o.bias)
     if rank:
         part.w_o.register_parameter("bias", None)
-    return part.train(layer.training)
+    return part
 
 
 def _connect(world: int) -> list[Rank]:
     """Return ranks, each with a ProcessGroupGloo that is joined to the others'."""
-    if not (distributed.is_available() and hasattr(distributed, "ProcessGroupGloo")):
+    if not has_gloo():
         raise RuntimeError(
             "this PyTorch was built without the engine gloo, which its builds for Linux and macOS "
             "have. On Windows run this in WSL or in Colab."

@@ -15,6 +15,7 @@ from labkit.attention import (
     split_heads,
 )
 from labkit.cache import KVCache
+from labkit.conversion import with_heads
 from labkit.positions import rotate
 
 __all__ = ["LatentAttention", "latent", "share_heads"]
@@ -72,18 +73,14 @@ def share_heads(
         slabs = slabs @ into_slabs.repeat_interleave(readers, 0)
     else:
         keys, values = (g.mean(1) if how == "mean" else g[:, 0] for g in (keys, values))
-    bias, base = layer.w_qkv.bias is not None, layer.rotary_base
-    with torch.device("meta"):
-        shared = MultiHeadAttention(layer.d_model, layer.h, h_kv=h_kv, d_k=layer.d_k, d_v=layer.d_v,
-            bias=bias, dropout=layer.dropout, rotary_base=base)  # fmt: skip
-    _make_room(shared, layer)
+    shared = with_heads(layer, layer.h, h_kv)
     shared.w_o.load_state_dict(layer.w_o.state_dict())
     shared.w_o.weight.copy_(slabs.transpose(0, 1).flatten(1))
     for part, rows in ((shared.w_q, queries), (shared.w_k, keys), (shared.w_v, values)):
         part.weight.copy_(rows.flatten(0, 1)[:, : layer.d_model])
         if part.bias is not None:
             part.bias.copy_(rows.flatten(0, 1)[:, -1])
-    return shared.train(layer.training)
+    return shared
 
 
 class LatentAttention(nn.Module):
@@ -204,7 +201,7 @@ def latent(layer: MultiHeadAttention, c: int, *, inputs: Tensor | None = None) -
     with torch.device("meta"):
         small = LatentAttention(layer.d_model, layer.h, c, d_k=layer.d_k, d_v=layer.d_v, bias=bias,
             rotary_base=layer.rotary_base)  # fmt: skip
-    _make_room(small, layer)
+    small.to(layer.w_o.weight.dtype).to_empty(device=layer.w_o.weight.device)
     readers = layer.h // layer.h_kv
     keys, values = (
         rows.unflatten(0, (layer.h_kv, -1)).repeat_interleave(readers, 0).flatten(0, 1)
@@ -221,11 +218,6 @@ def latent(layer: MultiHeadAttention, c: int, *, inputs: Tensor | None = None) -
         small.w_up.bias.copy_(both[:, -1])
     small.w_o.load_state_dict(layer.w_o.state_dict())
     return small.train(layer.training)
-
-
-def _make_room(module: nn.Module, layer: MultiHeadAttention) -> None:
-    """Give a module made without memory that of a layer's type and device, still to be filled."""
-    module.to(layer.w_o.weight.dtype).to_empty(device=layer.w_o.weight.device)
 
 
 def _with_bias(part: Projection) -> Tensor:
@@ -279,10 +271,6 @@ def _common_turned(groups: Tensor, moment: Tensor) -> tuple[Tensor, Tensor]:
     up = _directions(rows, moment, 1)  # (h_kv, d / 2, r, 1)
     shared = torch.view_as_real((up.mH @ rows).squeeze(2))  # (h_kv, d / 2, width, 2)
     factors = up.squeeze(-1).transpose(1, 2).flatten(0, 1)  # (h_kv * r, d / 2)
-    turn = torch.tensor([[1.0, 0.0], [0.0, 1.0]]), torch.tensor([[0.0, -1.0], [1.0, 0.0]])
-    one, i = (part.to(groups) for part in turn)
-    blocks = factors.real[..., None, None] * one + factors.imag[..., None, None] * i
-    maps = torch.diag_embed(blocks.permute(0, 2, 3, 1))  # (heads, 2, 2, d / 2, d / 2)
-    return shared.transpose(-2, -1).flatten(1, 2), maps.permute(0, 3, 1, 4, 2).flatten(3).flatten(
-        1, 2
-    )
+    one, i = torch.tensor([[[1.0, 0.0], [0.0, 1.0]], [[0.0, -1.0], [1.0, 0.0]]]).to(groups)
+    maps = factors.real.diag_embed().kron(one) + factors.imag.diag_embed().kron(i)
+    return shared.transpose(-2, -1).flatten(1, 2), maps

@@ -13,6 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from labkit import KVCache, MultiHeadAttention, causal_mask, window_mask
+from tests.drawn import draw, draw_layer
 
 repeatable = settings(derandomize=True, database=None, deadline=None, max_examples=60)
 PATHS = pytest.mark.parametrize("return_weights", [False, True], ids=["fused", "with weights"])
@@ -25,17 +26,8 @@ seeds = st.integers(0, 2**31 - 1)
 
 def make_layer(seed: int = 0, **options) -> MultiHeadAttention:
     """A layer in float64 with biases other than 0, and heads of another width than d_model / h."""
-    torch.manual_seed(seed)
     sizes = {"d_model": 6, "h": 2, "d_k": 4, "d_v": 5} | options
-    layer = MultiHeadAttention(**sizes, dtype=torch.float64)
-    for parameter in layer.parameters():
-        torch.nn.init.normal_(parameter, std=0.5)
-    return layer
-
-
-def draw(*shape: int, seed: int = 0) -> Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(*shape, generator=generator, dtype=torch.float64)
+    return draw_layer(seed, **sizes)
 
 
 def by_blocks(layer, x: Tensor, blocks: list[int], mask=None, cache=None, **options) -> Tensor:

@@ -12,17 +12,13 @@ from torch import Tensor
 
 from labkit import MultiHeadAttention, scaled_dot_product_attention, split_heads
 from labkit.positions import rotate, sinusoids
+from tests.drawn import draw
 from tests.refusing import check_refusal
 
 repeatable = settings(derandomize=True, database=None, deadline=None, max_examples=60)
 seeds = st.integers(0, 2**31 - 1)
 starts = st.integers(-50, 5000)
 bases = st.sampled_from((0.5, 10.0, 10_000.0))
-
-
-def draw(*shape: int, seed: int = 0) -> Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(*shape, generator=generator, dtype=torch.float64)
 
 
 def assert_same(one: Tensor, other: Tensor, tolerance: float = 1e-10) -> None:

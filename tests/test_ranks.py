@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from labkit import MultiHeadAttention, causal_mask, scaled_dot_product_attention
 from labkit.ranks import Rank, run, shard
 from labkit.tiles import merge, partial_attention
+from tests.drawn import draw, draw_layer
 from tests.refusing import check_refusal
 
 WORLDS = pytest.mark.parametrize("world", [1, 2, 3, 4])
@@ -31,17 +32,8 @@ PATIENCE = 20.0  # seconds, far more than a run takes
 
 def make_layer(h_kv: int = H, seed: int = 0, **options) -> MultiHeadAttention:
     """A layer in float64 with biases other than 0, and values of another width than keys."""
-    torch.manual_seed(seed)
     sizes = {"d_model": 7, "h": H, "h_kv": h_kv, "d_k": 4, "d_v": 3} | options
-    layer = MultiHeadAttention(**sizes, dtype=torch.float64)
-    for parameter in layer.parameters():
-        nn.init.normal_(parameter, std=0.5)
-    return layer
-
-
-def draw(*shape: int, seed: int = 0) -> Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(shape, generator=generator, dtype=torch.float64)
+    return draw_layer(seed, **sizes)
 
 
 def assert_same(one: Tensor, other: Tensor, tolerance: float = 1e-10) -> None:

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from labkit import KVCache, MultiHeadAttention, window_mask
 from labkit.sharing import WAYS, LatentAttention, latent, share_heads
+from tests.drawn import draw, draw_layer
 from tests.refusing import check_refusal
 
 EACH_WAY = pytest.mark.parametrize("how", WAYS)
@@ -20,17 +21,8 @@ D_MODEL, H, D_K, D_V = 22, 6, 4, 5
 
 def make_layer(h_kv: int | None = None, seed: int = 0, **options) -> MultiHeadAttention:
     """A layer in float64 with biases other than 0, and values of another width than keys."""
-    torch.manual_seed(seed)
     sizes = {"d_model": D_MODEL, "h": H, "h_kv": h_kv, "d_k": D_K, "d_v": D_V} | options
-    layer = MultiHeadAttention(**sizes, dtype=torch.float64)
-    for parameter in layer.parameters():
-        nn.init.normal_(parameter, std=0.4)
-    return layer
-
-
-def draw(*shape: int, seed: int = 1) -> Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(shape, generator=generator, dtype=torch.float64)
+    return draw_layer(seed, **sizes)
 
 
 X = draw(2, 7, D_MODEL)

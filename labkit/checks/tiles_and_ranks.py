@@ -13,14 +13,14 @@ from math import prod
 from typing import Any
 
 import torch
-from torch import Tensor, distributed
+from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 
 from labkit.attention import MultiHeadAttention, causal_mask
 from labkit.checks.decoding import Shown, drawing, opened
 from labkit.checks.guard import Answer, Outcome, blame, exercise, near, recognise, right, show
-from labkit.ranks import Rank, run
+from labkit.ranks import Rank, has_gloo, run
 from labkit.tiles import Partial
 
 INF = float("inf")
@@ -663,7 +663,7 @@ LONG_RING = (5, 2, 3, 3, 2, 1, "any", torch.float32)  # all keys are more than m
 def ring_attention(function: Callable[[Any, Tensor, Tensor, Tensor], Tensor]) -> None:
     """Check causal attention over blocks of positions, one on each rank, on real gloo."""
     answer = Answer("ring_attention", on_a_ring(function))
-    if not (distributed.is_available() and hasattr(distributed, "ProcessGroupGloo")):
+    if not has_gloo():
         print(
             "ring_attention: not tried: this PyTorch was built without the engine gloo, which its "
             "builds for Linux and macOS have"

@@ -412,23 +412,29 @@ def test_a_mask_is_painted_with_the_mouse(page: Page, site: str):
     assert read_state(shown, "mask_painter")["mask"] == painted
 
 
+def play_to_the_end(page: Page, shown: Locator, figure: str, pause_after: int) -> Locator:
+    """Play, pause for as long, and play on; give the button."""
+    play = shown.get_by_role("button", name="Play")
+    before = read_state(shown, figure)["at"]
+    play.press("Enter")
+    page.clock.run_for(pause_after)
+    shown.get_by_role("button", name="Pause").press("Enter")
+    paused = read_state(shown, figure)
+    assert paused["at"] > before
+    check_values(shown, figure, paused)
+    page.clock.run_for(pause_after)
+    assert read_state(shown, figure) == paused
+    play.press("Enter")
+    page.clock.run_for(30_000)
+    return play
+
+
 def test_decoding_plays_to_its_end_and_stops_where_it_is_paused(browser: Browser, site: str):
     context = browser.new_context(viewport=WIDE, reduced_motion="no-preference")
     page = context.new_page()
     page.clock.install()
     shown = open_figure(page, site, "decoding_cache")
-    play = shown.get_by_role("button", name="Play")
-    before = read_state(shown, "decoding_cache")["at"]
-    play.press("Enter")
-    page.clock.run_for(3000)
-    shown.get_by_role("button", name="Pause").press("Enter")
-    paused = read_state(shown, "decoding_cache")
-    assert paused["at"] > before
-    check_values(shown, "decoding_cache", paused)
-    page.clock.run_for(3000)
-    assert read_state(shown, "decoding_cache") == paused
-    play.press("Enter")
-    page.clock.run_for(30_000)
+    play = play_to_the_end(page, shown, "decoding_cache", pause_after=3000)
     ended = read_state(shown, "decoding_cache")
     assert ended["at"] == ended["n"]
     assert shown.get_by_role("button", name="Next step").is_disabled()
@@ -632,17 +638,7 @@ def test_tiles_play_to_their_end_and_stop_where_they_are_paused(browser: Browser
     page = context.new_page()
     page.clock.install()
     shown = open_figure(page, site, "tiles")
-    play = shown.get_by_role("button", name="Play")
-    before = read_state(shown, "tiles")["at"]
-    play.press("Enter")
-    page.clock.run_for(4000)
-    shown.get_by_role("button", name="Pause").press("Enter")
-    paused = read_state(shown, "tiles")
-    assert paused["at"] > before
-    page.clock.run_for(4000)
-    assert read_state(shown, "tiles") == paused
-    play.press("Enter")
-    page.clock.run_for(30_000)
+    play = play_to_the_end(page, shown, "tiles", pause_after=4000)
     assert shown.get_by_role("button", name="Next tile").is_disabled()
     assert "all 8 outputs are written, equal to" in shown.locator(".live-spoken").inner_text()
     play.press("Enter")  # from the start again

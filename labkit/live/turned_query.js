@@ -3,7 +3,7 @@ import {
 } from "./shared.js";
 
 // The plane: where its middle lies in the drawing, and how long one is.
-const [WIDE, HIGH, X, Y, UNIT] = [340, 334, 170, 168, 60];
+const [WIDE, HIGH, X, Y, UNIT] = [340, 340, 170, 170, 56];
 const LONGEST = 2.5;
 const ASKING = "bank";
 // Where a word stands beside its point, clear of the lines.
@@ -15,7 +15,7 @@ const BESIDE = {
 
 /** @type {(vector: number[]) => number[]} */
 const place = ([x, y]) => [X + UNIT * x, Y - UNIT * y];
-const percent = (share) => `${Math.round(100 * share)} %`;
+const percent = (share) => `${Math.round(100 * share)}%`;
 const clamp = (x, low, high) => Math.min(Math.max(x, low), high);
 
 /** @type {(node: Element, attributes: Record<string, string | number>) => void} */
@@ -102,6 +102,8 @@ function render({ model, el }) {
       (Y - (event.clientY - box.top) * scale) / UNIT,
     );
   }
+  // `touch-action` is not heeded on parts of a drawing.
+  handle.addEventListener("touchstart", (event) => event.preventDefault(), { passive: false });
   // A finger that lands beside the handle scrolls the page; a mouse can take hold anywhere.
   plane.addEventListener("pointerdown", (event) => {
     const held = handle.contains(/** @type {Node} */ (event.target));
@@ -126,7 +128,7 @@ function render({ model, el }) {
   const directions = range("Turn", { min: 0, max: 359 }, (degrees) => turn(degrees, length));
   const lengths = range("Length", { min: 0, max: LONGEST, step: 0.1 }, (long) => turn(direction, long));
   const parts = [0, 1].map((j) =>
-    element("output", { "data-trait": "query", "data-place": JSON.stringify([0, j]) }),
+    element("data", { "data-trait": "query", "data-place": JSON.stringify([0, j]) }),
   );
 
   function placeSliders() {
@@ -146,20 +148,18 @@ function render({ model, el }) {
     const [tip, at] = [place(query[0]), place(mix)];
     put(arrow, { x2: tip[0], y2: tip[1] });
     put(handle, { transform: `translate(${tip[0]} ${tip[1]})` });
-    const away = length ? 30 / (UNIT * length) : 0;
-    const below = away ? away * (tip[1] - Y) : -20;
-    put(label, {
-      x: clamp(tip[0] + away * (tip[0] - X), 28, WIDE - 28),
-      y: clamp(tip[1] + below + 5, 14, HIGH - 4),
-    });
+    put(label, { x: clamp(tip[0], 40, WIDE - 40), y: tip[1] > Y ? tip[1] + 30 : tip[1] - 22 });
     put(mixed, { cx: at[0], cy: at[1] });
-    put(becomes, { x: clamp(at[0], 42, WIDE - 42), y: at[1] + 25 });
+    put(becomes, { x: clamp(at[0], 50, WIDE - 50), y: at[1] + 26 });
     weights.forEach((weight, i) => {
       const [x1, y1] = place(vectors[i]);
       put(keys[i], { r: 6 + 8 * weight });
       put(lines[i], { x1, y1, x2: at[0], y2: at[1], "stroke-width": 1 + 8 * weight });
     });
-    parts.forEach((part, j) => write(part, show(query[0][j], 2)));
+    parts.forEach((part, j) => {
+      put(part, { value: query[0][j] });
+      write(part, show(query[0][j], 2));
+    });
     placeSliders();
     table.draw({
       label: `What “${ASKING}” asks for`,
@@ -183,7 +183,7 @@ function render({ model, el }) {
     { class: "live-help" },
     "Drag the blue handle: turn what the word asks for, and see what it becomes.",
   );
-  const asked = element("p", { class: "live-control" }, "Query", ...parts);
+  const asked = element("p", { class: "live-turned-query" }, "Query (", parts[0], ", ", parts[1], ")");
   view.add(
     help,
     row(

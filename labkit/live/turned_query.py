@@ -38,7 +38,7 @@ class TurnedQuery(LiveFigure):
     axes = Dict({"scores": [WORDS], "weights": [WORDS], "mixed value": [["first", "second"]]}).tag(
         sync=True
     )
-    query = Matrix(1, 2, default_value=[[0.7, 1.1]]).tag(sync=True)
+    query = Matrix(1, 2, default_value=[[0.3, 1.6]]).tag(sync=True)
     words = Dict(dict(zip(WORDS, VECTORS, strict=True))).tag(sync=True)
 
     def values(self) -> dict[str, Any]:

@@ -8,25 +8,13 @@ from pathlib import Path
 import pytest
 from nbformat import NotebookNode
 
+from press.minutes import DRAWING, text, words
 from press.notebooks import NOTEBOOKS, name, read, tagged
 
 CHAPTERS = [path for path in NOTEBOOKS if path.parent.name == "chapters"]
 MOST_WORDS, MOST_CELLS, MOST_CLAIMS = 2000, 45, 12
-FOLD = r"<details>(?:(?!<details>).)*?</details>"
-DRAWING = r"!\[[^\]]*\]\(\.\./book/drawings/[\w-]+\.svg\)"
 
 each_chapter = pytest.mark.parametrize("path", CHAPTERS, ids=name)
-
-
-def text(notebook: NotebookNode) -> str:
-    return "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
-
-
-def words(prose: str) -> list[str]:
-    """List the words that a reader sees without opening anything: no formula, no picture."""
-    while re.search(FOLD, prose, re.DOTALL):
-        prose = re.sub(FOLD, "", prose, flags=re.DOTALL)
-    return re.sub(rf"{DRAWING}|</?[a-z][^<>]*>|\$\$.*?\$\$", "", prose, flags=re.DOTALL).split()
 
 
 def in_sight(notebook: NotebookNode) -> list[NotebookNode]:

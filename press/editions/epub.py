@@ -47,7 +47,7 @@ def files(pages: list[editions.Page]) -> dict[str, bytes]:
         for part in (page.body, *page.answers):
             set_for_reading(page, part, names, pictures)
     texts = {"title": title_page()}
-    texts |= {page.slug: text(page.heading, str(page.body)) for page in pages}
+    texts |= {page.slug: text(page.title, str(page.body)) for page in pages}
     texts[editions.ANSWERS] = text("Answers", answers(pages))
     made = {f"{name}.xhtml": told.encode() for name, told in texts.items()}
     made["nav.xhtml"] = contents(pages).encode()
@@ -128,7 +128,7 @@ def cover() -> bytes:
 def answers(pages: list[editions.Page]) -> str:
     """Gather the answers of all chapters."""
     told = (
-        f"<section><h2>{escape(page.heading)}</h2>{''.join(map(str, page.answers))}</section>"
+        f"<section><h2>{escape(page.title)}</h2>{''.join(map(str, page.answers))}</section>"
         for page in pages
         if page.answers
     )
@@ -140,7 +140,7 @@ def contents(pages: list[editions.Page]) -> str:
     lines = []
     for part, chapters in groupby(pages, key=lambda page: page.part):
         links = "".join(
-            f'<li><a href="{page.slug}.xhtml">{escape(page.heading)}</a></li>' for page in chapters
+            f'<li><a href="{page.slug}.xhtml">{escape(page.title)}</a></li>' for page in chapters
         )
         lines.append(f"<li><span>{escape(part)}</span><ol>{links}</ol></li>" if part else links)
     lines.append(f'<li><a href="{editions.ANSWERS}.xhtml">Answers</a></li>')

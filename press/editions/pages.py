@@ -16,10 +16,9 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from urllib.parse import urldefrag, urlsplit
 
-import yaml
 from bs4 import BeautifulSoup, Tag
 
-from press import BOOK, HTML, ROOT
+from press import BOOK, HTML, contents
 from press.editions import pictures
 from press.extension import citation, sharing
 
@@ -36,7 +35,7 @@ ANSWERS = "answers"
 # About the project, not about attention.
 LEFT_OUT_PARTS = {"For instructors", "For maintainers"}
 # What a page has for finding one's way on a screen, and what draws or hides code.
-DROPPED = ".headerlink, .toctree-wrapper, .sd-container-fluid, details.hide, button"
+DROPPED = ".headerlink, .toctree-wrapper, .front-cards, .front-start, details.hide, button"
 FOLDED = "details:not([class])"
 FIRST_STATE = "This is its first state; on the book's pages it computes."
 
@@ -62,21 +61,10 @@ class Page:
         found = re.match(r"(lab_)?(\d+)_", PurePosixPath(self.name).name)
         return f"{'Lab ' if found[1] else ''}{int(found[2])}" if found else ""
 
-    @property
-    def heading(self) -> str:
-        """Name the page as the contents do: a lab's title has its number already."""
-        numbered = self.title.startswith(self.number)
-        return self.title if numbered else f"{self.number}  {self.title}"
-
 
 def order() -> Iterator[tuple[str, str]]:
-    """Run through the table of contents: the part's caption, and the page's name."""
-    contents = yaml.safe_load((ROOT / "_toc.yml").read_text(encoding="utf-8"))
-    yield "", contents["root"]
-    for part in contents["parts"]:
-        if part["caption"] not in LEFT_OUT_PARTS:
-            for chapter in part["chapters"]:
-                yield part["caption"], chapter["file"]
+    """Run through the pages that are about attention: the part's caption, and the page's name."""
+    return (place for place in contents.order() if place[0] not in LEFT_OUT_PARTS)
 
 
 def read_all(places: Iterable[tuple[str, str]] | None = None) -> list[Page]:

@@ -50,7 +50,7 @@ def document(pages: list[editions.Page]) -> BeautifulSoup:
         for part in (page.body, *page.answers):
             set_for_print(page, part, names)
     sheets = "".join(f'<link rel="stylesheet" href="{sheet.as_uri()}"/>' for sheet in SHEETS)
-    heads = "".join(running_head(page.slug, page.heading) for page in pages)
+    heads = "".join(running_head(page.slug, page.title) for page in pages)
     heads += running_head(editions.ANSWERS, "Answers")
     chapters = "".join(
         f'<article id="{page.slug}" style="page: {page.slug}">{opening(page)}{page.body}</article>'
@@ -116,7 +116,7 @@ def contents(pages: list[editions.Page]) -> str:
     for i, page in enumerate(pages):
         if page.part and page.part != pages[i - 1].part:
             lines.append(f'<li class="part">{escape(page.part)}</li>')
-        lines.append(line(page.slug, page.heading))
+        lines.append(line(page.slug, page.title))
     lines.append(line(editions.ANSWERS, "Answers"))
     return (
         f'<nav class="contents"><h1>Contents</h1><ol>{"".join(lines)}</ol>'
@@ -134,7 +134,7 @@ def line(anchor: str, text: str) -> str:
 def answers(pages: list[editions.Page]) -> str:
     """Gather the answers of all chapters."""
     told = "".join(
-        f"<section><h2>{escape(page.heading)}</h2>{''.join(map(str, page.answers))}</section>"
+        f"<section><h2>{escape(page.title)}</h2>{''.join(map(str, page.answers))}</section>"
         for page in pages
         if page.answers
     )

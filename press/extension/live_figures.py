@@ -12,6 +12,7 @@ from docutils import nodes
 from myst_nb.core.render import MimeData, NbElementRenderer
 from sphinx.application import Sphinx
 from sphinx.config import Config
+from sphinx.util.docutils import SphinxDirective
 
 from labkit.live import FIGURES, MIME
 from labkit.live.base import own_parts, shared_parts, style
@@ -33,15 +34,30 @@ class LiveRenderer:
     ) -> list[nodes.Element] | None:
         if data.mime_type != MIME or inline:
             return None
-        name = data.content["figure"]
-        # A literal "</" would end the script element.
-        state = json.dumps(data.content["state"]).replace("</", "<\\/")
-        page = (
-            f'<figure class="{MARK}" data-name="{escape(name)}">{data.content["html"]}'
-            f'<script type="application/json">{state}</script>'
-            f"<script>{MOUNT}</script></figure>"
-        )
-        return [nodes.raw(text=page, format="html", classes=[MARK], live=name)]
+        return [placed(data.content)]
+
+
+class Placed(SphinxDirective):
+    """Place a live figure in a page that is no notebook, by its name, in its first state."""
+
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        figure = next(figure for figure in FIGURES if figure.name == self.arguments[0])
+        data, _ = figure()._repr_mimebundle_()
+        return [placed(data[MIME])]
+
+
+def placed(stored: dict[str, Any]) -> nodes.raw:
+    """Write a figure as its page has it: told in a table, its state as data, its mount."""
+    # A literal "</" would end the script element.
+    state = json.dumps(stored["state"]).replace("</", "<\\/")
+    page = (
+        f'<figure class="{MARK}" data-name="{escape(stored["figure"])}">{stored["html"]}'
+        f'<script type="application/json">{state}</script>'
+        f"<script>{MOUNT}</script></figure>"
+    )
+    return nodes.raw(text=page, format="html", classes=[MARK], live=stored["figure"])
 
 
 def page_scripts() -> dict[str, str]:
@@ -86,6 +102,7 @@ def add_scripts(
 
 def setup(app: Sphinx) -> dict[str, Any]:
     app.add_css_file("live/live.css")
+    app.add_directive(MARK, Placed)
     app.connect("config-inited", write_scripts)
     app.connect("html-page-context", add_scripts)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

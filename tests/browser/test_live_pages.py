@@ -11,6 +11,7 @@ import json
 import math
 import os
 import random
+import re
 import secrets
 from collections.abc import Iterator
 from typing import Any
@@ -24,7 +25,7 @@ from labkit.live import small_gpt
 from labkit.live.base import number_text
 from labkit.nested import flat
 from labkit.stories import VOCABULARY, Stories, decode, encode
-from press import HTML
+from press import BOOK, HTML
 from press.notebooks import NOTEBOOKS, name, outputs, read
 from tests.browser.looking import (
     EVERYTHING,
@@ -42,12 +43,16 @@ FIGURES = {figure.name: figure for figure in live.FIGURES}
 SETTINGS, TRIES = (12, 60) if EVERYTHING else (4, 20)
 CHANGES_A_SETTING = 6
 
-# The page of each figure, and its first state, from the notebooks.
+# The page of each figure, and its first state: from the notebooks, and from the other pages.
 PLACED = {
     output.data[live.MIME]["figure"]: (name(path), output.data[live.MIME]["state"])
     for path in NOTEBOOKS
     for output in outputs(read(path))
     if live.MIME in output.get("data", {})
+} | {
+    figure: (f"book/{path.stem}", FIGURES[figure]().state())
+    for path in sorted(BOOK.glob("*.md"))
+    for figure in re.findall(r"^```\{live-figure\} (\w+)$", path.read_text("utf-8"), re.MULTILINE)
 }
 
 TYPED = ["attention_by_hand", "output_projection"]  # the figures with cells to type in
@@ -109,7 +114,7 @@ SET_TRAITS = """(figure, target) => {
 WATCH_WHAT_FOLLOWS = """window.distances = new Set();
 (function look() {
   const figure = document.querySelector("figure.live-figure");
-  const next = figure?.closest(".cell").nextElementSibling;
+  const next = (figure?.closest(".cell") ?? figure)?.nextElementSibling;
   const top = element => element.getBoundingClientRect().top;
   if (next) distances.add(Math.round(top(next) - top(figure)));
   requestAnimationFrame(look);
@@ -158,7 +163,7 @@ def opened(request: pytest.FixtureRequest, browser: Browser, site: str) -> Itera
     context.close()
 
 
-def test_every_figure_is_in_a_chapter():
+def test_every_figure_is_in_a_page():
     assert set(PLACED) == set(FIGURES), "place the figure, or take it out of FIGURES"
 
 

@@ -1,0 +1,119 @@
+"""The first page's ways into the book, how long a page takes, and what its reader has read."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from docutils import nodes
+from sphinx.application import Sphinx
+from sphinx.util.docutils import SphinxDirective
+
+from press import ROOT, contents, minutes
+from press.drawings.cards import CARDS
+from press.notebooks import read
+
+
+class Cards(SphinxDirective):
+    """Lead to each page of a folder: chapters with number, minutes and picture, labs, audits."""
+
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        folder = self.arguments[0]
+        cards = nodes.container(classes=["front-cards", f"front-{folder}"])
+        for place, name in enumerate(contents.notebooks(folder)):
+            self.env.note_dependency(str(notebook(name)))
+            card = nodes.container(classes=["front-card"])
+            if folder == "chapters":
+                card += nodes.raw(text=picture(place), format="html")
+            card += self.parse_text_to_nodes(f"[{title(name)}](/{name})")
+            if takes := short(name):
+                card += nodes.paragraph("", takes, classes=["front-minutes"])
+            cards += card
+        self.env.note_dependency(str(contents.CONTENTS))
+        return [cards]
+
+
+class Route(SphinxDirective):
+    """List chapters, each with its minutes without the exercises, and their sum."""
+
+    has_content = True
+
+    def run(self) -> list[nodes.Node]:
+        lines, total = ["| Minutes | What |", "|--:|---|"], 0
+        for name in self.content:
+            self.env.note_dependency(str(notebook(name)))
+            reading = minutes.of_chapter(read(notebook(name))).reading
+            total += reading
+            lines.append(f"| {reading} | [{title(name)}](/{name}) |")
+        lines.append(f"| {total} | together |")
+        return self.parse_text_to_nodes("\n".join(lines))
+
+
+class Reckoning(SphinxDirective):
+    """Say how the minutes are made."""
+
+    def run(self) -> list[nodes.Node]:
+        return self.parse_text_to_nodes(
+            f"The minutes are reckoned from the page when it is built: {minutes.WORDS_A_MINUTE} "
+            f"words outside folds a minute, {minutes.A_CELL} minute for each cell of code with "
+            f"what it puts out, {minutes.A_QUESTION} for each question of the quiz, "
+            f"{minutes.AN_EXERCISE} for each exercise, rounded to {minutes.ROUND_TO}. A lab's are "
+            "the sum of those on its exercises."
+        )
+
+
+def notebook(name: str) -> Path:
+    return ROOT / f"{name}.ipynb"
+
+
+def title(name: str) -> str:
+    """Read a notebook's title, as Markdown."""
+    return str(read(notebook(name)).cells[0].source).splitlines()[0].removeprefix("# ")
+
+
+def short(name: str) -> str:
+    """Say in two words how long a chapter or a lab takes; of an audit nothing."""
+    if name.startswith("chapters/"):
+        return f"{minutes.of_chapter(read(notebook(name))).all} minutes"
+    takes = minutes.of_lab(read(notebook(name)))
+    return f"{takes} minutes" if takes else ""
+
+
+def at_length(name: str) -> str:
+    """Say how long a chapter or a lab takes, and a chapter without its exercises."""
+    if not name.startswith("chapters/"):
+        return short(name)
+    return (
+        f"{short(name)}, {minutes.of_chapter(read(notebook(name))).reading} without the exercises"
+    )
+
+
+def picture(place: int) -> str:
+    """Draw a chapter's card, its arrow heads named apart."""
+    svg = re.sub(r'(id="|url\(#)head-', rf"\1card-{place}-", CARDS[place]().svg())
+    return f'<span class="drawing front-picture" aria-hidden="true">{svg}</span>'
+
+
+def say_minutes(app: Sphinx, doctree: nodes.document) -> None:
+    """Write under the title of a chapter or a lab how long it takes."""
+    name = app.env.docname
+    if name in (*contents.notebooks("chapters"), *contents.notebooks("labs")):
+        heading = next(iter(doctree.findall(nodes.title)))
+        # Not a paragraph of the section: the first of those describes the page.
+        line = nodes.container(
+            "", nodes.paragraph("", at_length(name)), classes=["front-minutes", "front-length"]
+        )
+        heading.parent.insert(heading.parent.index(heading) + 1, line)
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    app.add_directive("cards", Cards)
+    app.add_directive("route", Route)
+    app.add_directive("reckoning", Reckoning)
+    app.connect("doctree-read", say_minutes)
+    app.add_css_file("front.css")
+    app.add_js_file("progress.js")
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

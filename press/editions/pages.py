@@ -36,7 +36,10 @@ ANSWERS = "answers"
 # About the project, not about attention.
 LEFT_OUT_PARTS = {"For instructors", "For maintainers"}
 # What a page has for finding one's way on a screen, and what draws or hides code.
-DROPPED = ".headerlink, .toctree-wrapper, .sd-container-fluid, details.hide, button"
+DROPPED = (
+    ".headerlink, .toctree-wrapper, .sd-container-fluid, details.hide, button, template, "
+    "dt:has(+ dd .report), dd:has(.report), p:has(> .report), .verdict summary > code"
+)
 FOLDED = "details:not([class])"
 FIRST_STATE = "This is its first state; on the book's pages it computes."
 

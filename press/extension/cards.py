@@ -54,12 +54,12 @@ def term(section: nodes.section) -> list[nodes.paragraph]:
 
 def paper(section: nodes.section) -> list[nodes.paragraph]:
     """Give a paper's title, its first authors, its year, and why it is here."""
+    key = section.children[0].astext()
     cited, *why = (part for part in section.children if isinstance(part, nodes.paragraph))
     [title, *_] = cited.findall(nodes.emphasis)
     names = cited.astext().partition(title.astext())[0].strip().rstrip(".").split(", ")
     told = names if len(names) <= AUTHORS else [*names[:AUTHORS], "and others"]
-    year = re.findall(r"\d{4}", section["ids"][0])
-    by = nodes.paragraph("", ", ".join([*told, *year]))
+    by = nodes.paragraph("", ", ".join([*told, *re.findall(r"\d{4}", key)]))
     return [heading(title.astext().rstrip(".")), by, *map(plain, why)]
 
 

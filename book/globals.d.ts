@@ -12,6 +12,11 @@ declare const Plotly: {
   animate(drawing: Element, frames: string[], options: object): Promise<void>;
 };
 
+// From Bootstrap, which the theme brings.
+declare const bootstrap: {
+  Popover: { getOrCreateInstance(element: Element, options: object): { show(): void; hide(): void } };
+};
+
 interface Window {
   labkitLive: {
     shared: any;

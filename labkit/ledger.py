@@ -154,14 +154,21 @@ class Verdict:
         """Name the HTML element of this verdict."""
         return self.claim.anchor
 
-    def as_html(self, rows: Iterable[tuple[str, str]], *, laid_open: bool = False) -> str:
-        """Write the verdict, folded over rows of a label and HTML, or laid open."""
+    def as_html(
+        self, rows: Iterable[tuple[str, str]], *, laid_open: bool = False, named: bool = False
+    ) -> str:
+        """Write the verdict, folded over rows of a label and HTML, or laid open.
+
+        Args:
+            named: whether its line names the document, as it must among other things.
+        """
         claim = self.claim
+        document = f"<code>{claim.document}</code> · " if named else ""
         body = "".join(f"<dt>{label}</dt><dd>{told}</dd>" for label, told in rows)
         state = " open" if laid_open else ""
         return (
             f'<details class="verdict verdict-{claim.verdict}" id="{self.anchor}"{state}>'
-            f"<summary><b>{claim.verdict}</b> {html.escape(claim.says)}</summary>"
+            f"<summary>{document}<b>{claim.verdict}</b> {html.escape(claim.says)}</summary>"
             f"<dl>{body}</dl></details>"
         )
 

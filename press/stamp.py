@@ -120,8 +120,7 @@ def stamped_config(path: Path, address: Address) -> str:
     """Give the book's configuration with its links switched on or off."""
     yaml, data = load(path)
     theme = data["sphinx"]["config"]["html_theme_options"]
-    for name in ("use_issues_button", "use_repository_button"):
-        theme[name] = bool(address.repository)
+    theme["use_repository_button"] = bool(address.repository)
     for name in ("repository_url", "repository_branch"):
         theme.pop(name, None)
     if address.repository:

@@ -18,11 +18,12 @@ import labkit
 from labkit import ledger
 from press import BOOK, execute
 from press.extension import citation, errata, execution, landing, readings, sharing
-from press.stamp import pages_address
+from press.stamp import Address, pages_address
 
 # What they ask or do stands with the functions that call them.
 INTERNAL = {"arguments", "conversion", "fused", "nested"}
 SHOWN = ("wrong", "conflict", "draw", "rounding")
+NOWHERE = Address(None, "0")
 
 
 @pytest.fixture
@@ -82,7 +83,7 @@ def test_the_picture_is_drawn_from_the_ledger():
 @pytest.mark.parametrize("key", ledger.document_keys())
 def test_the_errata_are_the_claims_that_did_not_hold(key: str):
     document = ledger.open_document(key)
-    told = errata.section(document)
+    told = errata.section(document, NOWHERE)
     for claim in document:
         label = f"({errata.erratum_anchor(claim)})="
         assert (label in told) == (claim.verdict in SHOWN), claim.key
@@ -126,7 +127,7 @@ def test_formulas_of_the_errata_are_set(text: str, told: str):
 
 
 def test_a_matrix_of_the_errata_marks_the_row_that_differs():
-    table = errata.entry(ledger.find_claim("section-2.3/by-hand/weights"))
+    table = errata.entry(ledger.find_claim("section-2.3/by-hand/weights"), NOWHERE)
     assert "| 1 | [0.401 0.198 0.401] | [0.401 0.198 0.401] |" in table
     assert "| **≠ 3** | **[0.276 0.276 0.448]** | **[0.248 0.248 0.503]** |" in table
 

@@ -35,7 +35,10 @@ ANSWERS = "answers"
 # About the project, not about attention.
 LEFT_OUT_PARTS = {"For instructors", "For maintainers"}
 # What a page has for finding one's way on a screen, and what draws or hides code.
-DROPPED = ".headerlink, .toctree-wrapper, .front-cards, .front-start, details.hide, button"
+DROPPED = (
+    ".headerlink, .toctree-wrapper, .front-cards, .front-start, details.hide, button, template, "
+    "p:has(> .report), .verdict summary > code"
+)
 FOLDED = "details:not([class])"
 FIRST_STATE = "This is its first state; on the book's pages it computes."
 
@@ -92,6 +95,11 @@ def read(part: str, name: str) -> Page:
     body = first(BeautifulSoup(html, "html.parser"), "article")
     for appendix in body.select(".tag_hide-cell > details.hide"):
         keep_output(appendix)
+    for told in body.select("dd:has(.report)"):
+        label = told.find_previous("dt")
+        assert isinstance(label, Tag)
+        label.decompose()
+        told.decompose()
     for tag in body.select(DROPPED):
         tag.decompose()
     for drawing in body.select("span.drawing"):

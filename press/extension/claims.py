@@ -13,6 +13,7 @@ from sphinx.domains import Domain, ObjType
 
 from labkit import ledger
 from labkit.ledger import MIME, RECORD_MIME, Record, Verdict
+from press.extension import report
 from press.extension.errata import SHOWN, erratum_anchor
 
 ERRATA = "book/errata"
@@ -78,9 +79,12 @@ def write_verdicts(app: Sphinx, doctree: nodes.document) -> None:
             if not isinstance(verdict, Record):
                 domain.note(key, docname, verdict.anchor)
             rows = list(linked(verdict, lambda to: app.builder.get_relative_uri(docname, to)))
+            if reported := report.of_claim(app.config.lives_at, verdict.claim):
+                rows.append(("mistaken?", reported))
             if laid_open:  # the line above them says it
                 rows = [row for row in rows if row[0] != "says"]
-            node.append(nodes.Text(verdict.as_html(rows, laid_open=laid_open)))
+            written = verdict.as_html(rows, laid_open=laid_open, named=not laid_open)
+            node.append(nodes.Text(written))
     if docname == ERRATA:
         note_errata(doctree, domain)
 

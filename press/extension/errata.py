@@ -12,6 +12,8 @@ from sphinx.util.docutils import SphinxDirective
 
 from labkit import ledger
 from labkit.nested import shape, show
+from press.extension import report
+from press.stamp import Address
 
 # Letters with what stands below and above them, a number before them. "a" and "I" are words.
 SYMBOL = r"(?![aI]\b)[A-Za-z](?:_(?:model|ff|[A-Za-z0-9]))?(?:\^[0-9A-Z])?"
@@ -26,7 +28,8 @@ class Errata(SphinxDirective):
         for path in ledger.DOCUMENTS.glob("*.yml"):
             self.env.note_dependency(str(path))
         documents = [ledger.open_document(key) for key in ledger.document_keys()]
-        parts = [summary(documents), *map(section, documents), untested(documents)]
+        sections = [section(document, self.config.lives_at) for document in documents]
+        parts = [summary(documents), *sections, untested(documents)]
         text = "\n".join(parts)
         return self.parse_text_to_nodes(text, allow_section_headings=True)
 
@@ -46,9 +49,9 @@ def summary(documents: list[ledger.Document]) -> str:
     return "\n".join([*lines, ""])
 
 
-def section(document: ledger.Document) -> str:
+def section(document: ledger.Document, address: Address) -> str:
     """Write one document's errata, in reading order."""
-    entries = [entry(claim) for claim in document if claim.verdict in SHOWN]
+    entries = [entry(claim, address) for claim in document if claim.verdict in SHOWN]
     told = entries or ["Every claim compared so far came out as stated.\n"]
     return "\n".join([f"## {document.title}", "", *told])
 
@@ -122,7 +125,7 @@ def matrices(claim: ledger.Claim) -> str:
     return "\n".join([*lines, ""])
 
 
-def entry(claim: ledger.Claim) -> str:
+def entry(claim: ledger.Claim, address: Address) -> str:
     """Write one erratum: what it says, what came out, why, and where to see it."""
     rows = [("Where", claim.where), ("Read as", claim.test)]
     in_rows = is_matrix(claim.value) and shape(claim.value) == shape(claim.computed)
@@ -136,6 +139,8 @@ def entry(claim: ledger.Claim) -> str:
         rows.append(("Shown in", f'<a href="{cell}">{claim.notebook}</a>'))
     rows.append(("Claim", f"`{claim.key}`"))
     told = [f"{label}\n: {set_formulas(one_line(text))}\n" for label, text in rows if text]
+    if reported := report.of_claim(address, claim):
+        told.append(f"Mistaken?\n: {reported}\n")
     title = f"### {str(claim.verdict).capitalize()}: {set_formulas(one_line(claim.says))}"
     table = [matrices(claim)] if in_rows else []
     body = [":::{container} erratum", *table, *told, ":::", ""]

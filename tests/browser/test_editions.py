@@ -88,7 +88,7 @@ def test_every_figure_is_a_picture_told_in_words(pages: list[editions.Page]):
 def test_nothing_is_left_folded_or_to_run(pages: list[editions.Page]):
     for page in pages:
         for part in (page.body, *page.answers):
-            assert part.select("script, button, details, summary") == [], page.name
+            assert part.select("script, template, button, details, summary") == [], page.name
 
 
 def test_answers_stand_apart_and_are_all_there(pages: list[editions.Page]):

@@ -274,6 +274,17 @@ def test_every_claim_has_its_address():
     assert missing == []
 
 
+def test_a_verdict_in_a_chapter_names_its_document():
+    named = set()
+    for path in HTML.glob("chapters/*.html"):
+        text = path.read_text(encoding="utf-8")
+        lines = re.findall(r'<details class="verdict[^>]*><summary>(.*?)</summary>', text)
+        documents = [re.match("<code>(.+?)</code>", line) for line in lines]
+        assert None not in documents, path.name
+        named |= {document[1] for document in documents if document}
+    assert named == set(ledger.document_keys())
+
+
 @pytest.fixture(scope="session")
 def unpacked(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Unpack the archive as a reader does, and give its address on the reader's disk."""

@@ -27,6 +27,17 @@ VENDORED = BUILD / "vendored"
 
 SETTLE_SECONDS = 0.5
 
+# The text's typefaces: the cuts that book.css names. What is rarer in the text than these
+# characters, a fallback shows.
+FACES = {
+    "source-serif-4": ("400-normal", "400-italic", "600-normal"),
+    "source-sans-3": ("400-normal", "600-normal"),
+    "source-code-pro": ("400-normal",),
+}
+TEXT = "".join(map(chr, range(0x20, 0x7F))) + "\u00a0°±²³·×÷−–—‘’“”…äèéóöü"
+# What they lack is in the typeface of the formulas.
+SIGNS = "→←↑↓√≤≥≈∞∈∥⇒"
+
 # The icons that the theme's templates and sphinx-design use. A browser test fails when a page
 # shows one that is missing here.
 ICONS = """
@@ -56,6 +67,7 @@ def vendor(app: Sphinx, config: Config) -> None:
         dirs_exist_ok=True,
     )
     cut_icon_font(VENDORED)
+    cut_text_fonts(VENDORED / "fonts")
     config.html_static_path.append(str(VENDORED))
     config.html_css_files.append("icons.css")
     config.katex_css_path = "katex.min.css"
@@ -84,16 +96,41 @@ def cut_icon_font(folder: Path) -> None:
     package = PACKAGES / "@fortawesome" / "fontawesome-free"
     css = (package / "css" / "fontawesome.min.css").read_text(encoding="utf-8")
     codes = {icon: icon_code(css, icon) for icon in ICONS}
-    font = subset.load_font(package / "webfonts" / "fa-solid-900.woff2", subset.Options())
-    cutter = subset.Subsetter()
-    cutter.populate(unicodes=[int(code, 16) for code in codes.values()])
-    cutter.subset(font)
-    font.flavor = "woff2"
     (folder / "fonts").mkdir(exist_ok=True)
-    font.save(folder / "fonts" / "icons.woff2")
+    font = package / "webfonts" / "fa-solid-900.woff2"
+    cut(font, {int(code, 16) for code in codes.values()}, folder / "fonts" / "icons.woff2")
     rules = [f'.fa-{icon}::before{{content:"\\{code}"}}' for icon, code in codes.items()]
     base = (BOOK / "_static" / "icons-base.css").read_text(encoding="utf-8")
     (folder / "icons.css").write_text("\n".join([base, *rules]), encoding="utf-8")
+
+
+def cut_text_fonts(folder: Path) -> None:
+    """Write the typefaces of the text and of its signs, with their licences.
+
+    A cut typeface may not bear the name that its licence reserves: book.css names them anew.
+    """
+    for family, cuts in FACES.items():
+        package = PACKAGES / "@fontsource" / family
+        shutil.copy2(package / "LICENSE", folder / f"{family}-LICENSE.txt")
+        for face in cuts:
+            source = package / "files" / f"{family}-latin-{face}.woff2"
+            cut(source, set(map(ord, TEXT)), folder / f"{family}-{face}.woff2")
+    signs = PACKAGES / "katex" / "dist" / "fonts" / "KaTeX_Main-Regular.woff2"
+    cut(signs, set(map(ord, SIGNS)), folder / "signs.woff2")
+
+
+def cut(source: Path, characters: set[int], target: Path) -> None:
+    """Write a typeface with some characters only, under no name."""
+    options = subset.Options()
+    options.layout_features = ["kern", "liga"]
+    options.name_IDs = [0, 13, 14]
+    options.hinting = False
+    font = subset.load_font(source, options)
+    cutter = subset.Subsetter(options)
+    cutter.populate(unicodes=characters)
+    cutter.subset(font)
+    font.flavor = "woff2"
+    font.save(target)
 
 
 def icon_code(css: str, icon: str) -> str:

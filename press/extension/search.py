@@ -19,6 +19,7 @@ from typing import Any
 from docutils import nodes
 from sphinx import addnodes
 from sphinx.application import Sphinx
+from sphinx.builders.html import StandaloneHTMLBuilder
 from sphinx.config import Config
 from sphinx.search.en import english_stopwords, js_porter_stemmer
 
@@ -67,7 +68,7 @@ class Part:
     def names(self) -> list[str]:
         """List the names in the code: they are found, not shown."""
         code = re.sub(r'(?s)#[^\n]*|""".*?"""|"[^"\n]*"', "", "\n".join(self.code))
-        return re.findall(r"[A-Za-z_]\w\w+", code)
+        return re.findall(r"[A-Za-z_]\w{3,}", code)
 
 
 def parts(doctree: nodes.document) -> list[Part]:
@@ -197,7 +198,8 @@ def prepare(app: Sphinx, config: Config) -> None:
 
 def replace(app: Sphinx) -> None:
     """Turn Sphinx's own search off: its index, its page."""
-    app.builder.search = False
+    if isinstance(app.builder, StandaloneHTMLBuilder):
+        app.builder.search = False
 
 
 def write(app: Sphinx) -> Iterator[tuple[str, dict[str, Any], str]]:

@@ -1,11 +1,14 @@
 // What the scripts of the page find there, and what they leave for each other.
 
-// From Sphinx. Its search is on one page only.
-declare const DOCUMENTATION_OPTIONS: { SHOW_SEARCH_SUMMARY: boolean };
-type Result = [
-  page: string, title: string, anchor: string, about: string | null, score: number, file: string,
-];
-declare const Scorer: { score(result: Result): number } | undefined;
+// What the search loads when it is opened.
+declare class MiniSearch {
+  constructor(options: object);
+  addAllAsync(entries: object[], options: object): Promise<void>;
+  search(typed: string, options: object): { id: number, score: number, match: object }[];
+}
+declare class Stemmer {
+  stemWord(word: string): string;
+}
 
 declare const Plotly: {
   react(drawing: Element, figure: object): Promise<void>;
@@ -18,6 +21,7 @@ declare const bootstrap: {
 };
 
 interface Window {
+  bookSearch: { open(found: any): void };
   labkitLive: {
     shared: any;
     figures: Record<string, { render(given: Given): () => void }>;

@@ -81,12 +81,10 @@ def protect(app: Sphinx, exception: Exception | None) -> None:
     if exception is not None or app.builder.name != "html":
         return
     pages = {path: path.read_text("utf-8") for path in Path(app.outdir).rglob("*.html")}
-    around = {path: AroundArticle(page) for path, page in pages.items()}
-    # The search reads other pages for its excerpts, and so meets their handlers too.
-    handlers = set[str]().union(*(found.handlers for found in around.values()))
     for path, page in pages.items():
         if ENCODING in page and META not in page:
-            codes = [*around[path].scripts, *handlers, MOUNT]
+            around = AroundArticle(page)
+            codes = [*around.scripts, *around.handlers, MOUNT]
             head = f'{ENCODING}\n    {META}{policy(codes)}">'
             path.write_text(page.replace(ENCODING, head, 1), encoding="utf-8")
 

@@ -7,12 +7,13 @@ from collections.abc import Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+from zipfile import ZipFile
 
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 from xdist.scheduler import LoadScopeScheduling
 
-from press import HTML
+from press import HTML, archive
 from press.browser import ARGUMENTS, OFFLINE, find
 from tests.browser.looking import WIDE
 
@@ -63,3 +64,13 @@ def page(browser: Browser) -> Iterator[Page]:
     context = browser.new_context(viewport=WIDE, reduced_motion="reduce")
     yield context.new_page()
     context.close()
+
+
+@pytest.fixture(scope="session")
+def unpacked(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Unpack the archive as a reader does, and give its address on the reader's disk."""
+    folder = tmp_path_factory.mktemp("archive")
+    archive.pack(folder / "book.zip")
+    with ZipFile(folder / "book.zip") as packed:
+        packed.extractall(folder)
+    return (folder / archive.ARCHIVE.stem).as_uri()

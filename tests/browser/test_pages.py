@@ -13,13 +13,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
-from zipfile import ZipFile
 
 import pytest
 from playwright.sync_api import Page
 
 from labkit import ledger
-from press import HTML, archive
+from press import HTML
 from press.editions import pages as editions
 from press.extension.errata import SHOWN, erratum_anchor
 from tests.browser.looking import (
@@ -283,44 +282,6 @@ def test_a_verdict_in_a_chapter_names_its_document():
         assert None not in documents, path.name
         named |= {document[1] for document in documents if document}
     assert named == set(ledger.document_keys())
-
-
-@pytest.fixture(scope="session")
-def unpacked(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Unpack the archive as a reader does, and give its address on the reader's disk."""
-    folder = tmp_path_factory.mktemp("archive")
-    archive.pack(folder / "book.zip")
-    with ZipFile(folder / "book.zip") as packed:
-        packed.extractall(folder)
-    return (folder / archive.ARCHIVE.stem).as_uri()
-
-
-@pytest.mark.parametrize(
-    ("at", "typed"),
-    [("site", "by-hand/weights"), ("unpacked", "section-2.3/by-hand/weights")],
-)
-def test_the_search_finds_words_and_claims(
-    at: str, typed: str, page: Page, request: pytest.FixtureRequest
-):
-    search = f"{request.getfixturevalue(at)}/search.html?q="
-    heard = listen(page)
-    page.goto(f"{search}mask")
-    page.locator("#search-results li").nth(3).wait_for()
-
-    claim = ledger.find_claim("section-2.3/by-hand/weights")
-    page.goto(f"{search}{typed}")
-    for place, target in (
-        (f"{claim.notebook}.html", claim.anchor),
-        ("book/errata.html", erratum_anchor(claim)),
-    ):
-        result = page.locator(f"ul.search a[href*='{place}'][href$='#{target}']")
-        assert result.inner_text() == claim.key
-    assert page.locator("ul.search a").first.inner_text() == claim.key
-    page.locator(f"ul.search a[href$='#{claim.anchor}']").click()
-    page.locator(f"#{claim.anchor}[open]").wait_for()
-    page.locator(f"#{claim.anchor} a", has_text="erratum").click()
-    page.locator(f"#{erratum_anchor(claim)} h3").wait_for()
-    assert (heard.foreign, heard.errors) == ([], [])
 
 
 def test_the_archive_opens_at_its_first_page(page: Page, unpacked: str):

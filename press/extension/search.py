@@ -1,0 +1,237 @@
+"""The book's search: what can be found, collected from the pages into a script that they can load.
+
+MiniSearch finds and scores in the reader's browser. The script is a classic one, so that the search
+works from a disk too, and it is loaded when somebody opens the search.
+"""
+
+from __future__ import annotations
+
+import builtins
+import json
+import keyword
+import re
+import shutil
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from docutils import nodes
+from sphinx import addnodes
+from sphinx.application import Sphinx
+from sphinx.builders.html import StandaloneHTMLBuilder
+from sphinx.config import Config
+from sphinx.search.en import english_stopwords, js_porter_stemmer
+
+from labkit import ledger
+from press.extension.assets import PACKAGES, VENDORED
+from press.extension.claims import ERRATA
+from press.extension.errata import SHOWN
+
+# Pages whose sections are not listed: the claims are, and of old versions nobody asks.
+WHOLE = (ERRATA, "book/changelog")
+TEMPLATES = Path(__file__).parent / "templates"
+INDEX = "search-index.js"
+# Sphinx's own search, and the script that marks what it has found.
+REPLACED = ("searchtools.js", "language_data.js", "sphinx_highlight.js")
+KINDS = {"chapters": "chapter", "labs": "lab", "audits": "audit"}
+
+# What TeX writes by name. A name that is not here stays as a word.
+SIGNS = {
+    "sqrt": "√", "infty": "∞", "cdot": "·", "times": "×", "top": "T", "sum": "Σ", "partial": "∂",
+    "approx": "≈", "le": "≤", "ge": "≥", "ne": "≠", "neq": "≠", "to": "→", "in": "∈", "circ": "∘",
+    "lVert": "‖", "rVert": "‖", "dots": "…", "ldots": "…", "cdots": "…", "propto": "∝",
+}  # fmt: skip
+UNSEEN = r"\\(?:text|operatorname|math[a-z]+|[bB]igg?[lr]?|left|right|underbrace|q?quad)\b"
+FRACTION = re.compile(r"\\[td]?frac\s*(?:\{([^{}]*)\}\{([^{}]*)\}|(\d)(\d))")
+
+SKIPPED = (nodes.raw, nodes.comment, nodes.Invisible, nodes.image, addnodes.toctree, addnodes.index)
+PYTHONS = {*keyword.kwlist, *dir(builtins), "self", "torch"}
+CODE = (nodes.literal_block, nodes.doctest_block)
+
+
+@dataclass
+class Part:
+    """A page before its first section, a section, or an entry of the reference."""
+
+    anchor: str
+    heading: str
+    paragraphs: list[str] = field(default_factory=list)
+    code: list[str] = field(default_factory=list)
+
+    @property
+    def text(self) -> str:
+        """Say what the part says; of an entry of the reference its first sentence is enough."""
+        return " ".join(self.paragraphs[:1] if "." in self.anchor else self.paragraphs)
+
+    @property
+    def names(self) -> list[str]:
+        """List the names in the code: they are found, not shown."""
+        code = re.sub(r'(?s)#[^\n]*|""".*?"""|"[^"\n]*"', "", "\n".join(self.code))
+        return re.findall(r"[A-Za-z_]\w{3,}", code)
+
+
+def parts(doctree: nodes.document) -> list[Part]:
+    """Cut a page at its headings."""
+    found: list[Part] = []
+    page = next(doctree.findall(nodes.section))
+    collect(page, begin(page, found), found)
+    return found
+
+
+def begin(node: nodes.Element, found: list[Part]) -> Part:
+    """Open the part that a section, or an entry of the reference, is."""
+    if isinstance(node, addnodes.desc):
+        signature = node[0]
+        part = Part((signature["ids"] or [""])[0], signature.get("fullname", ""))
+    else:
+        title = next(iter(node.findall(nodes.title)))
+        part = Part(node["ids"][0], told(title))
+    found.append(part)
+    return part
+
+
+def collect(node: nodes.Element, part: Part, found: list[Part]) -> None:
+    """Put what is told below a node into its part, and into the parts that open there."""
+    folds = 0
+    for child in node.children:
+        if isinstance(child, nodes.raw):
+            folds += child.astext().count("<details") - child.astext().count("</details")
+        elif folds:  # an answer, which no excerpt gives away
+            continue
+        elif isinstance(child, (nodes.section, addnodes.desc)):
+            collect(child, begin(child, found), found)
+        elif isinstance(child, CODE):
+            part.code.append(child.astext())
+        elif isinstance(child, (nodes.title, addnodes.desc_signature, *SKIPPED)):
+            continue
+        elif isinstance(child, nodes.TextElement):
+            part.paragraphs.append(told(child))
+        elif isinstance(child, nodes.Element) and "cell_output" not in child.get("classes", []):
+            collect(child, part, found)
+
+
+def told(node: nodes.Node) -> str:
+    """Write what a node says, with its formulas as one types them."""
+    return " ".join("".join(pieces(node)).split())
+
+
+def pieces(node: nodes.Node) -> Iterator[str]:
+    if isinstance(node, (nodes.math, nodes.math_block)):
+        yield typed(node.astext())
+    elif isinstance(node, nodes.Text):
+        yield node.astext()
+    elif not isinstance(node, SKIPPED):
+        for child in node.children:
+            yield from pieces(child)
+
+
+def typed(tex: str) -> str:
+    r"""Write a formula as one types it: ``\frac{QK^\top}{\sqrt{d_k}}`` is QK^T / √d_k."""
+    tex = re.sub(r"\\(?:begin|end)\{\w+\}|&", " ", tex)
+    tex = re.sub(r"\\[,;! ]|\\\\", " ", re.sub(UNSEEN, "", tex))
+    tex = re.sub(r"\\([A-Za-z]+)", lambda found: SIGNS.get(found[1], found[0]), tex)
+    tex = re.sub(r"([_^√])\{(\w+)\}", r"\1\2", tex)
+    while tex != (tex := FRACTION.sub(r"\1\3/\2\4", tex)):
+        pass
+    return re.sub(r"[\\{}]", "", tex)
+
+
+def numberless(title: str) -> str:
+    """Leave out a number that stands before a title: a result shows it beside."""
+    return re.sub(r"^\d+\.\s+", "", title)
+
+
+def entries(app: Sphinx) -> dict[str, list[list[Any]]]:
+    """List what can be found: pages, their sections, and the claims, in the book's order."""
+    pages: list[list[Any]] = []
+    sections: list[list[Any]] = []
+    places: dict[str, int] = {}
+    for name in in_order(app):
+        places[name] = len(pages)
+        page, *rest = parts(app.env.get_doctree(name))
+        kind = KINDS.get(name.partition("/")[0], "page")
+        lead, text = page.paragraphs[:1], page.paragraphs[1:]
+        pages.append([name, kind, numberless(page.heading), " ".join(lead), " ".join(text)])
+        known = PYTHONS.copy()
+        for part in rest if name not in WHOLE else ():
+            told_here = set(re.findall(r"\w+", f"{part.heading} {part.text}"))
+            # A name leads to the section that has it first.
+            names = dict.fromkeys(name for name in part.names if name not in known | told_here)
+            known.update(names)
+            if part.anchor:
+                found = [places[name], part.anchor, part.heading, part.text, " ".join(names)]
+                sections.append(found)
+    documents = map(ledger.open_document, ledger.document_keys())
+    claims = [
+        [
+            claim.key,
+            " ".join(claim.says.split()),
+            claim.verdict,
+            places.get(claim.notebook or "", -1),
+            int(claim.verdict in (*SHOWN, "untested")),
+        ]
+        for document in documents
+        for claim in document
+    ]
+    return {"pages": pages, "sections": sections, "claims": claims}
+
+
+def in_order(app: Sphinx) -> Iterable[str]:
+    """Name the pages as the table of contents has them."""
+
+    def below(name: str) -> Iterator[str]:
+        yield name
+        for child in app.env.toctree_includes.get(name, []):
+            yield from below(child)
+
+    return dict.fromkeys(below(app.config.root_doc))
+
+
+def prepare(app: Sphinx, config: Config) -> None:
+    """Put what the search is made of where Sphinx copies static files from."""
+    VENDORED.mkdir(parents=True, exist_ok=True)
+    shutil.copy2(PACKAGES / "minisearch" / "dist" / "umd" / "index.js", VENDORED / "minisearch.js")
+    (VENDORED / "stemmer.js").write_text(js_porter_stemmer, encoding="utf-8")
+    config.templates_path.append(str(TEMPLATES))
+
+
+def replace(app: Sphinx) -> None:
+    """Turn Sphinx's own search off: its index, its page."""
+    if isinstance(app.builder, StandaloneHTMLBuilder):
+        app.builder.search = False
+
+
+def write(app: Sphinx) -> Iterator[tuple[str, dict[str, Any], str]]:
+    """Write the index, and the page of the search."""
+    found = entries(app) | {"stopwords": sorted(english_stopwords)}
+    script = json.dumps(found, ensure_ascii=False, separators=(",", ":"))
+    static = Path(app.outdir) / "_static"
+    static.mkdir(parents=True, exist_ok=True)
+    (static / INDEX).write_text(f"bookSearch.open({script});\n", encoding="utf-8")
+    yield "search", {"title": "Search"}, "search.html"
+
+
+def drop_replaced(
+    app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: Any
+) -> None:
+    """Load none of the scripts of Sphinx's search."""
+    scripts = context["script_files"]
+    context["script_files"] = [s for s in scripts if not str(s.filename).endswith(REPLACED)]
+
+
+def remove_replaced(app: Sphinx, exception: Exception | None) -> None:
+    """Ship none of the scripts of Sphinx's search, which its theme copies."""
+    for name in (*(f"_static/{script}" for script in REPLACED), "searchindex.js"):
+        (Path(app.outdir) / name).unlink(missing_ok=True)
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    app.add_js_file("search.js", defer="defer")
+    app.add_css_file("search.css")
+    app.connect("config-inited", prepare)
+    app.connect("builder-inited", replace)
+    app.connect("html-page-context", drop_replaced, priority=900)
+    app.connect("html-collect-pages", write)
+    app.connect("build-finished", remove_replaced)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,243 @@
+"""The search, as a reader uses it: by its dialog and by its page, with slips, keys and touch."""
+
+from __future__ import annotations
+
+import gzip
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+from playwright.sync_api import Browser, Locator, Page, expect
+
+from labkit import ledger
+from press import HTML
+from press.extension.errata import erratum_anchor
+from tests.browser.looking import PHONE, WIDE, listen, overflow, serious, set_theme
+
+FIRST = 3  # results among which the chapter must be
+CHAPTER = "chapters/06_output_projection.html"
+DIALOG, ON_PAGE = "#pst-search-dialog", ".bd-search-container"
+LOADED_BYTES = 180_000
+
+# What was typed last is shown with the next frame.
+DRAWN = "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
+
+# Written down from the table of contents before there was this search.
+WRITTEN_BEFORE = yaml.safe_load(Path(__file__).with_name("queries.yml").read_text("utf-8"))
+# What Sphinx's search put far down.
+ONCE_FAR_DOWN = {"output projection": 6, "causal mask": 4, "scaling": 2}
+# Other words: of headings, of students, with other endings, by symbol.
+OTHERS = {
+    "soft lookup": 1,
+    "weighted average": 1,
+    "dot product variance": 2,
+    "temperature": 2,
+    "saturated softmax": 2,
+    "vanishing gradients": 2,
+    "square root": 2,
+    "sqrt": 2,
+    "√": 2,
+    "d_k": 2,
+    "encoder decoder": 3,
+    "self-attention": 3,
+    "selfattention": 3,
+    "future tokens": 4,
+    "leaks": 4,
+    "padding": 4,
+    "tril": 4,
+    "reshape": 5,
+    "transposed": 5,
+    "merge heads": 5,
+    "slabs": 6,
+    "W_O": 6,
+    "how many parameters": 7,
+    "flops": 7,
+    "multiply-adds": 7,
+    "removing heads": 8,
+    "redundant heads": 8,
+    "bert": 9,
+    "pronouns": 9,
+    "residual stream": 10,
+    "layer norm": 10,
+    "kv cache": 11,
+    "prefill": 11,
+    "sliding window": 11,
+    "grouped query attention": 12,
+    "mqa": 12,
+    "flash attention": 13,
+    "online softmax": 13,
+    "tensor parallel": 14,
+    "ring attention": 14,
+    "all-reduce": 14,
+}
+SLIPS = {
+    "quary": 1,
+    "embeding": 1,
+    "atenttion weigths": 1,
+    "temprature": 2,
+    "causl mask": 4,
+    "maskign": 4,
+    "tranpose": 5,
+    "projectoin": 6,
+    "paramters": 7,
+    "pretraind": 9,
+    "cahce": 11,
+    "flsh attention": 13,
+}
+QUERIES = WRITTEN_BEFORE | ONCE_FAR_DOWN | OTHERS | SLIPS
+
+
+def results(place: Locator) -> Locator:
+    """Name what a reader sees as results: the sections of a page belong to it."""
+    return place.locator(".search-results > section > ul > li")
+
+
+def addresses(place: Locator) -> list[str]:
+    return results(place).evaluate_all("found => found.map(one => one.querySelector('a').href)")
+
+
+def ask(page: Page, typed: str, inside: str = DIALOG) -> Locator:
+    """Type into the search, and wait for what it says."""
+    place = page.locator(inside)
+    if inside == DIALOG and not place.is_visible():
+        page.keyboard.press("Control+k")
+    field = place.get_by_role("searchbox")
+    field.fill("")
+    expect(place.get_by_role("status")).to_contain_text("Type words")
+    field.press_sequentially(typed)
+    expect(place.get_by_role("status")).to_contain_text(re.compile(r"results?:|Nothing"))
+    page.evaluate(DRAWN)
+    return place
+
+
+def test_words_lead_to_their_chapter(page: Page, site: str):
+    page.goto(f"{site}/search.html")
+    missed = {}
+    for typed, chapter in QUERIES.items():
+        first = addresses(ask(page, typed, ON_PAGE))[:FIRST]
+        if not any(f"/chapters/{chapter:02}_" in address for address in first):
+            missed[typed] = first
+    assert missed == {}
+
+
+@pytest.mark.parametrize(
+    ("at", "typed"),
+    [("site", "by-hand/weights"), ("unpacked", "section-2.3/by-hand/weights")],
+)
+def test_the_name_of_a_claim_puts_it_first(
+    at: str, typed: str, page: Page, request: pytest.FixtureRequest
+):
+    heard = listen(page)
+    page.goto(f"{request.getfixturevalue(at)}/search.html?q={typed}")
+    claim = ledger.find_claim("section-2.3/by-hand/weights")
+    first = results(page.locator(ON_PAGE)).first
+    link = first.get_by_role("link", name=claim.key, exact=True)
+    erratum = first.get_by_role("link", name=f"erratum of {claim.key}")
+    expect(link).to_have_attribute("href", re.compile(f"{claim.notebook}.html#{claim.anchor}$"))
+    erratum_at = f"book/errata.html#{erratum_anchor(claim)}"
+    expect(erratum).to_have_attribute("href", re.compile(f"{erratum_at}$"))
+    expect(first).to_contain_text(str(claim.verdict))
+    link.click()
+    page.locator(f"#{claim.anchor}[open]").wait_for()
+    page.locator(f"#{claim.anchor} a", has_text="erratum").click()
+    page.locator(f"#{erratum_anchor(claim)} h3").wait_for()
+    assert (heard.foreign, heard.errors) == ([], [])
+
+
+def test_the_dialog_is_led_by_keys(page: Page, site: str):
+    page.goto(f"{site}/{CHAPTER}")
+    place = ask(page, "masking")
+    chapters = place.locator("section", has=page.get_by_role("heading", name="Chapters"))
+    first = results(place).first
+    expect(first.locator("a").first).to_have_text(re.compile("^4 A causal mask"))
+    expect(first.locator("mark").first).to_have_text(re.compile("mask"))
+    expect(chapters).to_be_visible()
+
+    page.keyboard.press("ArrowDown")
+    expect(first.locator("a").first).to_be_focused()
+    page.keyboard.press("ArrowUp")
+    expect(place.get_by_role("searchbox")).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(place).to_be_hidden()
+
+    ask(page, "slabs")
+    section = place.get_by_role("link", name="The equation")
+    while not section.evaluate("link => link === document.activeElement"):
+        page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    page.wait_for_url(f"**/{CHAPTER}#the-equation")
+    expect(place).to_be_hidden()
+
+    ask(page, "masking")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/search.html?q=masking")
+    expect(results(page.locator(ON_PAGE)).first).to_contain_text("A causal mask")
+
+
+def test_the_dialog_is_led_by_touch(browser: Browser, site: str):
+    context = browser.new_context(viewport=PHONE, has_touch=True)
+    page = context.new_page()
+    page.goto(f"{site}/{CHAPTER}")
+    page.locator(".search-button").tap()
+    place = page.locator(DIALOG)
+    place.get_by_role("button", name="Close").tap()
+    expect(place).to_be_hidden()
+    page.locator(".search-button").tap()
+    ask(page, "head")
+    claims = place.locator("section", has=page.get_by_role("heading", name="Claims"))
+    count = results(place).count()
+    claims.get_by_role("button").tap()
+    assert results(place).count() > count
+    results(place).locator("a").first.tap()
+    page.wait_for_url("**/chapters/**")
+    context.close()
+
+
+def test_what_is_not_found_leads_on(page: Page, site: str):
+    page.goto(f"{site}/{CHAPTER}")
+    place = ask(page, "xyzzyx")
+    expect(place.get_by_role("status")).to_contain_text("Nothing found for “xyzzyx”")
+    place.get_by_role("link", name="contents").click()
+    page.wait_for_url("**/book/index.html")
+
+
+def test_without_scripts_the_page_leads_to_the_contents(browser: Browser, site: str):
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(f"{site}/search.html?q=mask")
+    page.get_by_role("main").get_by_role("link", name="first page").click()
+    page.wait_for_url("**/book/index.html")
+    context.close()
+
+
+def test_an_index_that_does_not_come_is_told(page: Page, site: str):
+    page.route("**/search-index.js", lambda route: route.abort())
+    page.goto(f"{site}/search.html?q=mask")
+    expect(page.locator(ON_PAGE).get_by_role("status")).to_contain_text("could not be loaded")
+
+
+def test_it_is_loaded_when_it_is_opened(page: Page, site: str):
+    heard = listen(page)
+    page.goto(f"{site}/{CHAPTER}", wait_until="networkidle")
+    before = set(heard.answered)
+    assert not any("search-index" in address or "minisearch" in address for address in before)
+    ask(page, "mask")
+    loaded = [HTML / address.removeprefix(f"{site}/") for address in set(heard.answered) - before]
+    assert sum(len(gzip.compress(path.read_bytes())) for path in loaded) < LOADED_BYTES
+    assert heard.demands() == {demand: [] for demand in heard.demands()}
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("size", [WIDE, PHONE], ids=["wide", "phone"])
+def test_results_are_for_everyone(theme: str, size: dict[str, int], page: Page, site: str):
+    page.set_viewport_size(size)
+    page.goto(f"{site}/{CHAPTER}")
+    set_theme(page, theme)
+    ask(page, "output projection")
+    assert serious(page, DIALOG) == []
+    page.goto(f"{site}/search.html?q=output+projection")
+    set_theme(page, theme)
+    results(page.locator(ON_PAGE)).first.wait_for()
+    assert serious(page) == []
+    assert overflow(page) <= 0

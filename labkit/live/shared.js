@@ -414,6 +414,7 @@ export function editable(view, trait, { label, axes }) {
       const next = view.get(trait).map((row) => [...row]);
       next[i][j] = x;
       view.set(trait, next);
+      if (leaving) input.value = short(x);
     } else if (leaving) {
       input.setAttribute("aria-invalid", "true");
       input.setAttribute("aria-describedby", id);

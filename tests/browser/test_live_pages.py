@@ -140,9 +140,9 @@ TOO_SMALL = """figure => [...figure.querySelectorAll("input, select, button, sum
   .filter(([, { width, height }]) => Math.min(width, height) < 24)
   .map(([html, { width, height }]) => `${html} ${width} ${height}`)"""
 # Where the figure's parts stand, but for what is laid over them.
-PLACES = """figure => [...figure.querySelectorAll("*:not([role=alert])")].map(one => {
+PLACES = """figure => [...figure.querySelectorAll("*:not([role=alert])")].flatMap(one => {
   const { x, y, width, height } = one.getBoundingClientRect();
-  return [x + scrollX, y + scrollY, width, height].map(Math.round).join();
+  return width ? [[x + scrollX, y + scrollY, width, height].map(Math.round).join()] : [];
 })"""
 OPEN_FOLDS = """(figure, open) => {
   for (const fold of figure.querySelectorAll("details")) fold.open = open;

@@ -142,7 +142,8 @@ TOO_SMALL = """figure => [...figure.querySelectorAll("input, select, button, sum
 # Where the figure's parts stand, but for what is laid over them.
 PLACES = """figure => [...figure.querySelectorAll("*:not([role=alert])")].flatMap(one => {
   const { x, y, width, height } = one.getBoundingClientRect();
-  return width ? [[x + scrollX, y + scrollY, width, height].map(Math.round).join()] : [];
+  const place = [x + scrollX, y + scrollY, width, height].map(Math.round).join();
+  return one.checkVisibility() && width ? [place] : [];
 })"""
 OPEN_FOLDS = """(figure, open) => {
   for (const fold of figure.querySelectorAll("details")) fold.open = open;

@@ -1,5 +1,5 @@
 import {
-  View, button, computed, editable, matmul, name, row, short, show, softmax, spoken, terms,
+  View, able, button, computed, editable, matmul, name, row, short, show, softmax, spoken, terms,
   toggle, transpose,
 } from "./shared.js";
 
@@ -119,7 +119,7 @@ function render({ model, el }) {
   // What a document prints belongs to its own numbers, and is laid over no others.
   function overlay(found) {
     const own = ["Q", "K", "V"].every(same);
-    back.disabled = own;
+    able(back, !own);
     if (!view.get("show_printed")) return { notes: {}, text: "" };
     if (!own) {
       const text = `What ${source} prints belongs to its own Q, K and V.`;

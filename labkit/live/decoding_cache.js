@@ -1,5 +1,5 @@
 import {
-  View, button, choice, coloured, drawing, element, numbered, player, row, shade, show, slider,
+  View, able, button, choice, coloured, drawing, element, numbered, player, row, shade, show, slider,
   spoken, sum, toggle, write,
 } from "./shared.js";
 
@@ -116,7 +116,7 @@ function heads(h, h_kv) {
 
 /** @type {Render} */
 function render({ model, el }) {
-  const view = new View({ model, el });
+  const view = new View({ model, el }, "take a step");
   const [grid, table, told] = [coloured(), coloured(), spoken()];
   const [quality, shared] = [coloured(), spoken()];
   const size = { viewBox: `0 0 ${DRAWN} ${4 * HIGH}`, width: DRAWN, height: 4 * HIGH };
@@ -239,9 +239,10 @@ function render({ model, el }) {
         ? `${name}: ${meet}; ${some(held[now])} from the cache.${leaving(step, window)}`
         : `${name}: ${meet}; ${start || "none"} of each had been computed before.`,
     );
-    back.disabled = now === 0;
-    next.disabled = now === steps.length - 1;
-    if (next.disabled) stop();
+    const more = now < steps.length - 1;
+    able(back, now > 0);
+    able(next, more);
+    if (!more) stop();
     view.values({
       "pairs (1 new, 2 again, 3 hidden, 4 earlier)": pairs,
       "cache (1 held, 2 added, 3 dropped)": places,

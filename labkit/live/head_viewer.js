@@ -101,7 +101,7 @@ function lineDrawing(tokens, room, select) {
 
 /** @type {Render} */
 function render({ model, el }) {
-  const view = new View({ model, el });
+  const view = new View({ model, el }, "choose a head");
   const { shape, sentences } = view.get("stored");
   const lengths = sentences.map(({ tokens }) => tokens.length);
   const room = roomFor(sentences.flatMap(({ tokens }) => tokens));
@@ -140,7 +140,7 @@ function render({ model, el }) {
   }
 
   const all = overview(shape, chooseHead);
-  const large = element("div", { class: "live-row live-large" });
+  const [lines, map] = [element("div"), element("div")];
   const told = spoken();
   const select = (trait, i) => view.set(trait, i);
   let drawn = null;
@@ -162,7 +162,7 @@ function render({ model, el }) {
         lineDrawing(tokens, room, select),
         weightMap(tokens, { side: SIDE, room, select }),
       ];
-      large.replaceChildren(...parts.map(({ node }) => node));
+      [lines, map].forEach((place, i) => place.replaceChildren(parts[i].node));
     }
     all.draw(view.get("by_measure") ? ranked : heads, tokens.length, chosen);
     const [from, to] = [tokens[query], tokens[key]];
@@ -186,6 +186,14 @@ function render({ model, el }) {
     });
   }
 
+  const places = ["query", "key"].map((trait) =>
+    pick(view, trait, {
+      label: { query: "From", key: "To" }[trait],
+      texts: numbered,
+      follow: ["sentence"],
+      choose: (i) => select(trait, i),
+    }),
+  );
   view.add(
     row(
       pick(view, "sentence", {
@@ -200,19 +208,10 @@ function render({ model, el }) {
       counter(view, "layer", { label: "Layer" }),
       counter(view, "head", { label: "Head" }),
     ),
-    all.node,
     row(
-      ...["query", "key"].map((trait) =>
-        pick(view, trait, {
-          label: { query: "From", key: "To" }[trait],
-          texts: numbered,
-          follow: ["sentence"],
-          choose: (i) => select(trait, i),
-        }),
-      ),
+      element("div", { class: "live-many" }, all.node, told.node),
+      element("div", { class: "live-large" }, lines, row(...places), map),
     ),
-    told.node,
-    large,
   );
   view.follow(["sentence", "layer", "head", "query", "key", "measure", "by_measure"], draw);
   return view.close;

@@ -1,4 +1,4 @@
-import { View, bars, button, coloured, row, show, slider, spoken } from "./shared.js";
+import { View, able, bars, button, coloured, row, show, slider, spoken } from "./shared.js";
 
 const BYTES = 4;
 const NAMED = [16, 128, 1024, 8192, 65536];
@@ -27,7 +27,7 @@ const percent = (share) => `${Math.round(100 * share)}%`;
 
 /** @type {Render} */
 function render({ model, el }) {
-  const view = new View({ model, el });
+  const view = new View({ model, el }, "move a size");
   const [lengths, widths, heads] = ["n", "d_k", "h"].map((trait) => view.options(trait));
   const table = coloured();
   const shares = bars({ colour: "orange", touching: true });
@@ -77,8 +77,8 @@ function render({ model, el }) {
       texts: byLength.map((one, i) => (i === here ? `▾${percent(one)}` : "")),
       told: `The share rises with the length: ${percent(share)} at ${n}, half at ${2 * d_model}.`,
     });
-    cut.disabled = !heads.includes(2 * h) || !widths.includes(d_k / 2);
-    join.disabled = !heads.includes(h / 2) || !widths.includes(2 * d_k);
+    able(cut, heads.includes(2 * h) && widths.includes(d_k / 2));
+    able(join, heads.includes(h / 2) && widths.includes(2 * d_k));
     const total = h * d_k;
     const relation = total === d_model ? "the width of the model" : `not d_model, ${d_model}`;
     told.say(

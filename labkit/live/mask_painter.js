@@ -30,12 +30,12 @@ function attend(may, method) {
 }
 
 
-// Flags that a click, a key or a stroke of the mouse paints.
+// Flags that a key paints, or a stroke of mouse, finger or pen.
 /** @type {(view: View, trait: string, given: { label: string, axes: Axis[] }) => HTMLElement} */
 function paintable(view, trait, { label, axes }) {
   /** @type {boolean | null} */
-  let stroke = null; // what the mouse paints while it is held down
-  let byMouse = false;
+  let stroke = null; // what is painted until the pointer is lifted
+  let painted = false; // by the pointer, before its click
 
   function paint(i, j, flag) {
     const next = view.get(trait).map((line) => [...line]);
@@ -49,30 +49,35 @@ function paintable(view, trait, { label, axes }) {
     rows,
     columns: numbered(view.get(trait)[0].length),
     press(i, j, { detail }) {
-      // The mouse has painted as it went down; keys count no clicks.
-      if (!byMouse || detail === 0) paint(i, j, !view.get(trait)[i][j]);
+      // A pointer has painted as it went down; keys count no clicks.
+      if (!painted || detail === 0) paint(i, j, !view.get(trait)[i][j]);
     },
   });
   buttons.forEach((line, i) =>
     line.forEach((cell, j) => {
       cell.dataset.trait = trait;
       cell.dataset.place = JSON.stringify([i, j]);
-      cell.addEventListener("pointerdown", ({ pointerType, button: which }) => {
-        byMouse = pointerType === "mouse";
-        if (!byMouse || which !== 0) return;
+      cell.addEventListener("pointerdown", ({ pointerId, isPrimary, button: which }) => {
+        if (!isPrimary || which !== 0) return;
+        // A finger would be heard by its first cell alone.
+        if (cell.hasPointerCapture(pointerId)) cell.releasePointerCapture(pointerId);
+        painted = true;
         stroke = !view.get(trait)[i][j];
         paint(i, j, stroke);
       });
-      cell.addEventListener("pointerenter", () => {
-        if (stroke !== null) paint(i, j, stroke);
+      cell.addEventListener("pointerenter", ({ isPrimary }) => {
+        if (stroke !== null && isPrimary) paint(i, j, stroke);
       });
     }),
   );
-  for (const end of ["pointerup", "pointerleave"]) {
+  for (const end of ["pointerup", "pointercancel", "pointerleave"]) {
     node.addEventListener(end, () => {
       stroke = null;
     });
   }
+  node.addEventListener("click", () => {
+    painted = false;
+  });
   view.follow([trait], () => {
     view.get(trait).forEach((line, i) =>
       line.forEach((flag, j) => {
@@ -91,7 +96,7 @@ function paintable(view, trait, { label, axes }) {
 
 /** @type {Render} */
 function render({ model, el }) {
-  const view = new View({ model, el });
+  const view = new View({ model, el }, "paint a cell");
   const mask = paintable(view, "mask", { label: "Mask", axes: ["query", "key"] });
   const [scoresTable, weightsTable] = [coloured(), coloured()];
   const told = spoken();

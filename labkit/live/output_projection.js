@@ -1,5 +1,5 @@
 import {
-  View, button, choice, coloured, editable, element, matmul, row, shade, short, show, spoken,
+  View, able, button, choice, coloured, editable, element, matmul, row, shade, short, show, spoken,
   terms, toggle, transpose,
 } from "./shared.js";
 
@@ -85,15 +85,8 @@ function render({ model, el }) {
     label: "Shared projections: head 2 gives what head 1 gives",
   });
   const ofOne = element("div", {}, summed.node, one.node);
-  // A button that has done its work is disabled, and hands the focus to the other.
-  const identity = button("Wₒ as identity", () => {
-    view.set("W_O", IDENTITY);
-    back.focus();
-  });
-  const back = button("Wₒ as at first", () => {
-    view.set("W_O", start);
-    identity.focus();
-  });
+  const identity = button("Wₒ as identity", () => view.set("W_O", IDENTITY));
+  const back = button("Wₒ as at first", () => view.set("W_O", start));
 
   function draw() {
     const shared = view.get("shared");
@@ -140,8 +133,8 @@ function render({ model, el }) {
       input.disabled = !on[1];
     });
     sharing.style.opacity = on[1] ? "" : "0.5";
-    identity.disabled = String(view.get("W_O")) === String(IDENTITY);
-    back.disabled = String(view.get("W_O")) === String(start);
+    able(identity, String(view.get("W_O")) !== String(IDENTITY));
+    able(back, String(view.get("W_O")) !== String(start));
     told.say(arithmetic(j, found["side by side"], view.get("W_O"), found));
     const reached = found["heads that reach a number"];
     const asOne =

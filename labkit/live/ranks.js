@@ -1,5 +1,5 @@
 import {
-  View, button, choice, coloured, drawing, element, matmul, normals, numbered, row, shade, show,
+  View, able, button, choice, coloured, drawing, element, matmul, normals, numbered, row, shade, show,
   slider, softmax, spoken, sum, toggle, transpose,
 } from "./shared.js";
 
@@ -262,14 +262,16 @@ function stepButtons(view, trait, now) {
     nodes: [back, next],
     // What lies behind the last place is out of reach; where that is -1, all is.
     end(last) {
-      back.disabled = last < 0 || now() === 0;
-      next.disabled = now() >= last;
+      able(back, last >= 0 && now() > 0);
+      able(next, now() < last);
     },
   };
 }
 
 /** @type {(view: View, traits: string[]) => Record<string, number>} */
 const read = (view, traits) => Object.fromEntries(traits.map((trait) => [trait, view.get(trait)]));
+
+const width = (view) => slider(view, "d_model", { label: "Width d_model" });
 
 const rankNames = (world) => range(world).map((r) => `rank ${r}`);
 
@@ -349,13 +351,14 @@ function byHeads(view) {
       row(
         slider(view, "h", { label: "Heads h" }),
         slider(view, "h_kv", { label: "of keys h_kv" }),
-        slider(view, "n", { label: "Positions n" }),
       ),
       row(choice(view, "stage", { label: "Stage" }), ...buttons.nodes),
     ],
     shown: [
       row(headTable.node, keyTable.node, parts.node),
       element("p", {}, "● on one rank, ◐ a copy on each of several ranks"),
+      // Beside what alone follows them.
+      row(width(view), slider(view, "n", { label: "Positions n" })),
       counts.node,
     ],
     draw,
@@ -416,7 +419,7 @@ function byPositions(view) {
           grid.node,
           element("p", {}, "Full squares: this step; small ones: earlier; faint ones: to come"),
         ),
-        element("div", { class: "live-chart" }, work.node, bytes.node),
+        element("div", { class: "live-chart" }, work.node, row(width(view)), bytes.node),
       ),
     ],
     draw,
@@ -425,13 +428,13 @@ function byPositions(view) {
 
 /** @type {Render} */
 function render({ model, el }) {
-  const view = new View({ model, el });
+  const view = new View({ model, el }, "go through the stages");
   const told = spoken();
   told.node.classList.add("live-two-lines");
   const ways = [byHeads(view), byPositions(view)].map(({ controls, shown, draw }, i) => {
     const name = view.options("dealt")[i];
-    const set = element("fieldset", { "aria-label": `Dealt: ${name}` }, ...controls);
-    return { name, set, drawn: element("div", {}, ...shown), draw };
+    const part = (what, nodes) => element("fieldset", { "aria-label": `${what}: ${name}` }, ...nodes);
+    return { name, parts: [part("Dealt", controls), part("What follows", shown)], draw };
   });
 
   // The page itself keeps the step inside the ring.
@@ -442,11 +445,10 @@ function render({ model, el }) {
   function draw() {
     /** @type {Quantities} */
     const values = {};
-    for (const { name, set, drawn, draw: drawWay } of ways) {
+    for (const { name, parts, draw: drawWay } of ways) {
       const chosen = view.get("dealt") === name;
       // The other way's controls are out of reach.
-      Object.assign(set, { disabled: !chosen, hidden: !chosen });
-      drawn.hidden = !chosen;
+      for (const part of parts) Object.assign(part, { disabled: !chosen, hidden: !chosen });
       const { tell, values: own } = drawWay();
       if (chosen) told.say(tell);
       Object.assign(values, own);
@@ -458,11 +460,10 @@ function render({ model, el }) {
     row(
       choice(view, "dealt", { label: "Dealt to ranks:" }),
       slider(view, "world", { label: "Ranks W" }),
-      slider(view, "d_model", { label: "Width d_model" }),
     ),
-    ...ways.map(({ set }) => set),
+    ...ways.map(({ parts }) => parts[0]),
     told.node,
-    ...ways.map(({ drawn }) => drawn),
+    ...ways.map(({ parts }) => parts[1]),
   );
   const ofHeads = ["h", "h_kv", "n", "stage"];
   const ofPositions = ["positions", "order", "causal", "step"];

@@ -94,7 +94,7 @@ class Ranks(LiveFigure):
     h = Choice(COUNTS, default_value=4).tag(sync=True)
     h_kv = Choice(COUNTS, default_value=4).tag(sync=True)
     n = Choice([2**i for i in range(18)], default_value=1024).tag(sync=True)
-    stage = Choice(STAGES, default_value=STAGES[0]).tag(sync=True)
+    stage = Choice(STAGES, default_value=STAGES[1]).tag(sync=True)
     positions = Choice([8, 12, 16, 24, 32], default_value=32).tag(sync=True)
     order = Choice([ROW, ZIGZAG], default_value=ROW).tag(sync=True)
     causal = Choice([False, True], default_value=True).tag(sync=True)

@@ -1,5 +1,5 @@
 import {
-  View, bars, button, choice, counter, normals, row, show, slider, softmax, spoken, toggle,
+  View, able, bars, button, choice, counter, normals, row, show, slider, softmax, spoken, toggle,
 } from "./shared.js";
 
 const BINS = 20;
@@ -46,7 +46,7 @@ const plural = (count, word) => `${count} ${word}${count === 1 ? "" : "s"}`;
 
 /** @type {Render} */
 function render({ model, el }) {
-  const view = new View({ model, el });
+  const view = new View({ model, el }, "draw again");
   const weightsChart = bars({ colour: "blue" });
   const histogram = bars({ colour: "orange", touching: true });
   const told = spoken();
@@ -93,9 +93,7 @@ function render({ model, el }) {
       names: counts.map((_, i) => ({ 0: "0", 10: "0.5", 19: "1" })[i] ?? ""),
       told: `Histogram of the largest weight; the tallest of ${BINS} bars counts ${most}.`,
     });
-    more.forEach((one) => {
-      one.disabled = draws >= mostDraws;
-    });
+    for (const one of more) able(one, draws < mostDraws);
     told.say(
       `Latest draw: largest weight ${show(largest)}, norm of the Jacobian ` +
         `${show(norm)} (0.5 at most). Largest weight above ${NEARLY_ONE} in ${above} of ${plural(draws, "draw")}.`,

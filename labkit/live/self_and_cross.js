@@ -43,7 +43,7 @@ function kind(asking, asked, n_q, n_k) {
 
 /** @type {Render} */
 function render({ model, el }) {
-  const view = new View({ model, el });
+  const view = new View({ model, el }, "choose who asks");
   const { words, vectors, projections } = model.get("given");
   const strips = ["translation", "source"].map((trait) => ({ trait, ...strip(view, trait) }));
   const [scoresTable, weightsTable, outputsTable] = [coloured(), coloured(), coloured()];

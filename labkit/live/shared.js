@@ -84,9 +84,14 @@ export function terms(a, b, say) {
   return a.map(term).join(" + ");
 }
 
+// A comma is a point, for the numeric keyboards of many phones have no other; not where it may
+// part thousands.
+const COMMA = /^(-?)(?:(0?),(\d+)|(\d+),(\d{1,2}|\d{4,}))$/;
+
 /** @type {(text: string) => number | null} */
 function parse(text) {
-  const plain = text.trim().replace("−", "-");
+  const typed = text.trim().replace("−", "-");
+  const plain = COMMA.test(typed) ? typed.replace(",", ".") : typed;
   const x = Number(plain);
   return plain !== "" && Math.abs(x) <= LARGEST ? x : null;
 }
@@ -120,10 +125,32 @@ export function write(node, text) {
   else if (shown.data !== text) shown.data = text;
 }
 
+// A figure that can be played says so before anything else: with a pointer, and what to do.
+/** @type {(todo: string) => HTMLElement} */
+function sign(todo) {
+  const pointer = drawing(
+    "svg",
+    { viewBox: "0 0 16 16", "aria-hidden": "true" },
+    drawing("path", { d: "M5 4.5v10l2.6-2.3 1.7 3.3 1.8-.9-1.7-3.3 3.4-.4z" }),
+    drawing("path", { d: "M1 4.5h2M5 0.5v2M1.8 1.3l1.5 1.5M8.2 1.3L6.7 2.8", class: "live-rays" }),
+  );
+  return element("p", { class: "live-sign" }, pointer, element("b", {}, "Try it: "), todo);
+}
+
+// Where there is room, a fold is open.
+export const roomy = () => !matchMedia("(max-width: 599px)").matches;
+
+/** @type {(title: string, open: boolean, ...nodes: Child[]) => HTMLDetailsElement} */
+export function fold(title, open, ...nodes) {
+  const made = element("details", { class: "live-fold" }, element("summary", {}, title), ...nodes);
+  made.open = open;
+  return made;
+}
+
 // The figure on the page: its title, the parts in their order, its caption, its values.
 export class View {
-  /** @param {Given} given */
-  constructor({ model, el }) {
+  /** @param {Given} given  @param {string} todo what a reader can do first */
+  constructor({ model, el }, todo = "change a number") {
     this.model = model;
     this.undo = [];
     this.body = element("div", { class: "live-body" });
@@ -134,15 +161,15 @@ export class View {
     this.root = element(
       "div",
       { class: "live", role: "group", "aria-label": model.get("title") },
-      element("p", { class: "live-title" }, model.get("title")),
-      this.body,
-      element("p", { class: "live-caption" }, model.get("caption")),
       element(
-        "details",
-        { class: "live-fold" },
-        element("summary", {}, "Values as a table"),
-        this.fold,
+        "div",
+        { class: "live-head" },
+        element("p", { class: "live-title" }, model.get("title")),
+        sign(todo),
       ),
+      this.body,
+      fold("What is shown", roomy(), element("p", { class: "live-caption" }, model.get("caption"))),
+      fold("Values as a table", false, this.fold),
     );
     el.replaceChildren(this.root);
     this.close = () => this.undo.forEach((undo) => undo());
@@ -299,8 +326,20 @@ export function pick(view, trait, { label, texts, follow = [], choose }) {
 
 /** @type {(label: string, action: () => void) => HTMLButtonElement} */
 export function button(label, action) {
-  return element("button", { type: "button", class: "live-button", onclick: action }, label);
+  const onclick = () => {
+    if (isAble(made)) action();
+  };
+  const made = element("button", { type: "button", class: "live-button", onclick }, label);
+  return made;
 }
+
+// A button that has nothing to do says so and keeps the focus, which `disabled` would drop.
+/** @type {(made: HTMLButtonElement, can: boolean) => void} */
+export function able(made, can) {
+  made.setAttribute("aria-disabled", String(!can));
+}
+
+const isAble = (made) => made.getAttribute("aria-disabled") !== "true";
 
 // A count that buttons change: it is read as text.
 /** @type {Control} */
@@ -338,7 +377,7 @@ export function player({ next, begin, go, every }) {
   }
   const play = button("Play", () => {
     if (timer) return stop();
-    if (next.disabled) begin();
+    if (!isAble(next)) begin();
     timer = setInterval(go, every);
     write(play, "Pause");
   });
@@ -375,6 +414,7 @@ export function editable(view, trait, { label, axes }) {
       const next = view.get(trait).map((row) => [...row]);
       next[i][j] = x;
       view.set(trait, next);
+      if (leaving) input.value = short(x);
     } else if (leaving) {
       input.setAttribute("aria-invalid", "true");
       input.setAttribute("aria-describedby", id);
@@ -389,15 +429,41 @@ export function editable(view, trait, { label, axes }) {
     const input = element("input", {
       type: "text",
       size: 4,
+      inputmode: "decimal",
       autocomplete: "off",
       "aria-label": `${trait}, ${name(axes[0], i)}, ${name(axes[1], j)}`,
       "data-trait": trait,
       "data-place": JSON.stringify([i, j]),
       oninput: () => read(i, j, false),
       onchange: () => read(i, j, true),
+      onfocus: () => choose(i, j),
     });
     inputs[i][j] = input;
     return element("td", {}, input);
+  }
+
+  // The numeric keyboards of some phones have no minus sign: this button gives it to the last cell.
+  let [row, column] = [0, 0];
+  const minus = element(
+    "button",
+    {
+      type: "button",
+      class: "live-minus",
+      // The cell keeps the focus, so that the keyboard stays.
+      onmousedown: (event) => event.preventDefault(),
+      onclick: () => {
+        const input = inputs[row][column];
+        if (input.disabled) return;
+        const old = input.value.trim();
+        input.value = /^[-−]/.test(old) ? old.slice(1) : `−${old}`;
+        read(row, column, false);
+      },
+    },
+    "±",
+  );
+  function choose(i, j) {
+    [row, column] = [i, j];
+    minus.setAttribute("aria-label", `Change the sign of ${inputs[i][j].getAttribute("aria-label")}`);
   }
 
   const table = grid(label, numbered(start.length), numbered(start[0].length), cell);
@@ -412,7 +478,9 @@ export function editable(view, trait, { label, axes }) {
       }),
     );
   });
-  return { node: element("div", {}, table, error), cells: inputs };
+  choose(0, 0);
+  const above = element("div", { class: "live-signed" }, table, minus);
+  return { node: element("div", { class: "live-typed" }, above, error), cells: inputs };
 }
 
 // A grid of buttons. One of them takes the Tab key, arrows move on.

@@ -291,12 +291,13 @@ function filled(share, colour) {
 /** @type {(text: string) => string[]} */
 const wordsOf = (text) => text.toLowerCase().replaceAll(".", " . ").split(/\s+/).filter(Boolean);
 
+const cut = (word) => (word.length > 15 ? `${word.slice(0, 14)}…` : word);
 const list = (words) => words.map((word) => `“${word}”`).join(", ");
 
 // The story as text. What is no story is told beside it and left as it is; the old story stays.
 function textBox(view, { words: known, most }) {
   const [id, fault] = ["box", "fault"].map((part) => `${part}-${Math.random().toString(36).slice(2)}`);
-  const error = element("p", { class: "live-error live-wide", id: fault, role: "alert" });
+  const error = element("p", { class: "live-error live-kept", id: fault, role: "alert" });
   const box = element("textarea", {
     id,
     rows: 3,
@@ -316,8 +317,8 @@ function textBox(view, { words: known, most }) {
       (word) => word === unfinished && known.some((one) => one.startsWith(word)),
     );
     if (strange.length > begun.length) {
-      const told = strange.filter((word) => !begun.includes(word)).slice(0, 5);
-      return `${list(told)}: not among the ${known.length} words that the model knows.`;
+      const told = strange.filter((word) => !begun.includes(word)).slice(0, 2);
+      return `${list(told.map(cut))}: not among the ${known.length} words it knows.`;
     }
     if (words.length > most) return `The model reads ${most} words, and here are ${words.length}.`;
     return words.length === 0 && leaving ? "A story needs a word." : "";
@@ -327,7 +328,7 @@ function textBox(view, { words: known, most }) {
   function accept(leaving) {
     const words = wordsOf(box.value);
     const told = complaint(words, leaving);
-    write(error, told ? `${told} The figure still shows the story before.` : "");
+    write(error, told ? `${told} The story before stays.` : "");
     box.toggleAttribute("aria-invalid", Boolean(told));
     if (told) box.setAttribute("aria-describedby", fault);
     else box.removeAttribute("aria-describedby");
@@ -382,7 +383,7 @@ function drawWord(next, temperature) {
 
 /** @type {Render} */
 function render({ model, el }) {
-  const view = new View({ model, el });
+  const view = new View({ model, el }, "change the story");
   const { words: known, examples, rules, most, shape, bytes } = view.get("given");
   const story = () => view.get("story").split(" ");
 

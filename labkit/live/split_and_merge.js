@@ -1,5 +1,5 @@
 import {
-  View, button, choice, coloured, element, numbered, row, shade, show, slider, spoken, transpose,
+  View, able, button, choice, coloured, element, numbered, row, shade, show, slider, spoken, transpose,
   write,
 } from "./shared.js";
 
@@ -152,7 +152,7 @@ function side() {
 
 /** @type {Render} */
 function render({ model, el }) {
-  const view = new View({ model, el });
+  const view = new View({ model, el }, "take a step");
   const [rightSide, wrongSide] = [side(), side()];
   const told = spoken();
   const last = NAMES.length - 1;
@@ -167,7 +167,8 @@ function render({ model, el }) {
     const here = [right[step], wrong[step]];
     rightSide.draw(here[0], "Right:", RIGHT[step]);
     wrongSide.draw(here[1], `Mistake, ${mistake}:`, WRONG[mistake][step] ?? RIGHT[step]);
-    [back.disabled, next.disabled] = [step === 0, step === last];
+    able(back, step > 0);
+    able(next, step < last);
     const future = here.map(countFuture);
     const ends = [right, wrong].map((steps) => steps[last].blocks.flat(2));
     const differing = ends[0].filter(({ x }, i) => Math.abs(x - ends[1][i].x) > TOO_SMALL).length;

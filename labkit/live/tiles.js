@@ -1,6 +1,6 @@
 import {
-  View, button, buttonGrid, choice, coloured, counter, element, matmul, numbered, player, row,
-  shade, short, show, slider, softmax, spoken, sum, toggle, transpose, write,
+  View, able, button, buttonGrid, choice, coloured, counter, element, fold, matmul, numbered, player,
+  roomy, row, shade, short, show, slider, softmax, spoken, sum, toggle, transpose, write,
 } from "./shared.js";
 
 const PAUSE = 1500; // between two tiles, in milliseconds
@@ -151,7 +151,7 @@ function sentence(tiles, at, { hidden, rises, off }) {
 
 /** @type {Render} */
 function render({ model, el }) {
-  const view = new View({ model, el });
+  const view = new View({ model, el }, "take a tile");
   const given = model.get("given");
   const d = given.v[0].length;
   const told = spoken();
@@ -316,9 +316,10 @@ function render({ model, el }) {
         ? sentence(tiles, at, { hidden, rises, off: largest })
         : `Nothing has been read: ${tiles.length} tiles are to come${skipped}.`,
     );
-    start.disabled = back.disabled = at === 0;
-    next.disabled = end.disabled = at === tiles.length;
-    if (next.disabled) stop();
+    const more = at < tiles.length;
+    for (const one of [start, back]) able(one, at > 0);
+    for (const one of [next, end]) able(one, more);
+    if (!more) stop();
     view.values({
       "pairs (1 now, 2 done, 3 hidden, 4 skipped)": pairs,
       scores,
@@ -346,10 +347,10 @@ function render({ model, el }) {
     ),
     row(counter(view, "at", { label: "Tiles taken" }), ...steps),
     told.node,
-    row(place, beside(state.node, element("p", {}, rule), holds)),
+    row(place, beside(state.node, element("p", {}, rule))),
     element("ul", { class: "live-strip" }, ...legend.map(({ item }) => item)),
     row(element("div", {}, outputs.node), element("div", {}, expected.node), off),
-    row(counted.node, beside(ratio)),
+    fold("Numbers held and moved", roomy(), holds, row(counted.node, beside(ratio))),
   );
   view.follow(["n", "block_q", "block_k", "is_causal", "steepness", "at"], draw);
   return () => {

@@ -137,6 +137,19 @@ REACHED = """figure => {
   const rows = [...grid.querySelectorAll("tbody tr")];
   return [rows.length, rows[0].querySelectorAll("button").length];
 }"""
+# Controls that are less than 24 pixels high or wide; a label belongs to its box.
+TOO_SMALL = """figure => [...figure.querySelectorAll("input, select, button, summary, textarea")]
+  .map(one => one.type === "checkbox" ? one.closest("label") : one)
+  .filter(one => one.checkVisibility())
+  .map(one => [one.outerHTML.slice(0, 80), one.getBoundingClientRect()])
+  .filter(([, { width, height }]) => Math.min(width, height) < 24)
+  .map(([html, { width, height }]) => `${html} ${width} ${height}`)"""
+# Where the figure's parts stand, but for what is laid over them.
+PLACES = """figure => [...figure.querySelectorAll("*:not([role=alert])")].flatMap(one => {
+  const { x, y, width, height } = one.getBoundingClientRect();
+  const place = [x + scrollX, y + scrollY, width, height].map(Math.round).join();
+  return one.checkVisibility() && width ? [place] : [];
+})"""
 OPEN_FOLDS = """(figure, open) => {
   for (const fold of figure.querySelectorAll("details")) fold.open = open;
 }"""
@@ -266,6 +279,15 @@ def test_it_moves_only_where_motion_is_wanted(opened: Opened):
     assert opened.shown.evaluate(MOVING) == []
 
 
+def test_it_says_that_it_can_be_played(opened: Opened):
+    sign = opened.shown.locator(".live-head").get_by_text("Try it:")
+    title = opened.shown.locator(".live-title")
+    first = opened.shown.locator(".live-body").bounding_box()
+    for node in (sign, title):
+        assert node.is_visible()
+        assert node.bounding_box()["y"] < first["y"]
+
+
 def test_every_control_is_reached_by_keyboard(opened: Opened):
     shown, press = opened.shown, opened.page.keyboard.press
     shown.evaluate(WATCH_FOCUS)
@@ -283,7 +305,7 @@ def test_every_control_is_reached_by_keyboard(opened: Opened):
                     press(key)
         press("Tab")
     controls = ":is(input, select, textarea, button, summary):not([data-reached]):enabled"
-    missed = shown.locator(controls)
+    missed = shown.locator(f"{controls}:visible")
     assert missed.evaluate_all("all => all.map(one => one.outerHTML.slice(0, 120))") == []
     shown.evaluate(OPEN_FOLDS, False)
     outlines = shown.locator("[data-reached]").evaluate_all(
@@ -298,7 +320,7 @@ def test_what_is_no_number_is_refused(opened: Opened):
         return
     cell = shown.locator('input[type="text"]').first
     refusal = shown.locator('[role="alert"]:not(:empty)')
-    for typed in ("abc", "", "1e9", "NaN", "0,5", "--1", "<b>1</b>"):
+    for typed in ("abc", "", "1e9", "NaN", "1,000", "--1", "<b>1</b>"):
         before = read_state(shown, figure)
         cell.fill(typed)
         cell.press("Tab")
@@ -306,10 +328,93 @@ def test_what_is_no_number_is_refused(opened: Opened):
         assert cell.get_attribute("aria-invalid") == "true"
         assert cell.get_attribute("aria-describedby") == refusal.get_attribute("id")
         check_values(shown, figure, before)
-        cell.fill("0.5")
+        cell.fill("0,5")  # the only point of some phones' keyboards
         assert cell.get_attribute("aria-invalid") is None
         assert refusal.count() == 0
+        cell.press("Tab")
+        assert cell.input_value() == "0.5"
     check_values(shown, figure, read_state(shown, figure))
+
+
+@pytest.fixture(scope="module")
+def phone(browser: Browser) -> Iterator[Page]:
+    options = {"viewport": PHONE, "has_touch": True, "is_mobile": True}
+    context = browser.new_context(reduced_motion="reduce", **options)
+    yield context.new_page()
+    context.close()
+
+
+@pytest.mark.parametrize("figure", FIGURES)
+def test_a_finger_hits_every_control_of_its_own(phone: Page, site: str, figure: str):
+    shown = open_figure(phone, site, figure)
+    assert shown.evaluate(TOO_SMALL) == []
+    keyboards = shown.locator('input[type="text"]').evaluate_all(
+        "boxes => boxes.map(box => box.inputMode)"
+    )
+    assert set(keyboards) <= {"decimal"}
+
+
+@pytest.mark.parametrize("figure", TYPED)
+def test_a_phone_without_a_minus_sign_has_a_button_for_it(phone: Page, site: str, figure: str):
+    shown = open_figure(phone, site, figure)
+    before = read_state(shown, figure)
+    cell = shown.locator('input[type="text"]').nth(1)
+    cell.tap()
+    sign = shown.get_by_role("button", name="Change the sign of").first
+    assert sign.get_attribute("aria-label").endswith(cell.get_attribute("aria-label"))
+    for factor in (-1, 1):
+        sign.tap()
+        assert cell.evaluate("cell => cell === document.activeElement"), "the keyboard would go"
+        trait, place = (
+            cell.get_attribute("data-trait"),
+            json.loads(cell.get_attribute("data-place")),
+        )
+        i, j = place
+        assert read_state(shown, figure)[trait][i][j] == factor * before[trait][i][j]
+    check_values(shown, figure, before)
+
+
+def test_what_is_no_number_moves_nothing(phone: Page, page: Page, site: str):
+    for window in (phone, page):
+        for figure in TYPED:
+            shown = open_figure(window, site, figure)
+            for cell in shown.locator('input[type="text"]').all():
+                before = shown.evaluate(PLACES)
+                cell.fill("abc")
+                cell.press("Tab")
+                refusal = shown.locator('[role="alert"]:not(:empty)')
+                assert shown.evaluate(PLACES) == before
+                assert too_wide(window) == []
+                box, frame = refusal.bounding_box(), shown.locator(".live").bounding_box()
+                assert box["x"] >= frame["x"]
+                assert box["x"] + box["width"] <= frame["x"] + frame["width"]
+                cell.fill("1")
+    shown = open_figure(phone, site, "small_gpt")
+    before = shown.evaluate(PLACES)
+    shown.locator("textarea").fill("zebra dogz")
+    shown.locator("textarea").press("Tab")
+    assert "not among" in shown.locator('[role="alert"]').inner_text()
+    assert shown.evaluate(PLACES) == before
+
+
+STEPPED = {"split_and_merge": "step", "decoding_cache": "step", "tiles": "tile", "ranks": "step"}
+
+
+@pytest.mark.parametrize("figure", STEPPED)
+def test_the_next_step_keeps_the_focus_to_the_end(page: Page, site: str, figure: str):
+    shown = open_figure(page, site, figure)
+    forth = shown.get_by_role("button", name=f"Next {STEPPED[figure]}")
+    back = shown.get_by_role("button", name="Step back")
+    for button, key in ((forth, "Enter"), (back, "Space")):
+        button.focus()
+        for _ in range(30):
+            page.keyboard.press(key)
+            assert button.evaluate("button => button === document.activeElement")
+        assert button.is_disabled()
+        state = read_state(shown, figure)
+        page.keyboard.press(key)
+        assert read_state(shown, figure) == state, "there is no further step"
+    check_values(shown, figure, state)
 
 
 def test_its_numbers_are_those_of_labkit_on_a_phone_in_the_dark(
@@ -417,6 +522,38 @@ def test_a_mask_is_painted_with_the_mouse(page: Page, site: str):
     assert read_state(shown, "mask_painter")["mask"] == painted
 
 
+def test_a_mask_is_painted_with_a_finger(phone: Page, site: str):
+    shown = open_figure(phone, site, "mask_painter")
+    grid = shown.locator(".live-flags")
+    grid.scroll_into_view_if_needed()
+    session = phone.context.new_cdp_session(phone)
+
+    def at(i: int, j: int) -> dict[str, float]:
+        box = shown.locator(f'[data-place="[{i},{j}]"]').bounding_box()
+        return {"x": box["x"] + box["width"] / 2, "y": box["y"] + box["height"] / 2}
+
+    def drag(*points: dict[str, float]) -> None:
+        for kind, point in zip(["touchStart", *["touchMove"] * len(points)], points, strict=False):
+            session.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": [point]})
+        session.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
+
+    painted = copy.deepcopy(PLACED["mask_painter"][1]["mask"])
+    before = phone.evaluate("scrollY")
+    cells = [(3, 1), (2, 1), (1, 1), (1, 2), (1, 3)]
+    drag(*(at(i, j) for i, j in cells))
+    for i, j in cells:
+        painted[i][j] = not painted[i][j]
+    assert read_state(shown, "mask_painter")["mask"] == painted
+    assert phone.evaluate("scrollY") == before, "the page scrolls under the finger"
+    shown.locator('[data-place="[4,0]"]').tap()
+    painted[4][0] = not painted[4][0]
+    assert read_state(shown, "mask_painter")["mask"] == painted
+    caption = grid.locator("caption").bounding_box()
+    above = {"x": caption["x"] + 20, "y": caption["y"] + 8}
+    drag(above, *({"x": above["x"], "y": above["y"] - 30 * k} for k in range(1, 6)))
+    phone.wait_for_function("before => scrollY > before", arg=before)
+
+
 def play_to_the_end(page: Page, shown: Locator, figure: str, pause_after: int) -> Locator:
     """Play, pause for as long, and play on; give the button."""
     play = shown.get_by_role("button", name="Play")
@@ -498,7 +635,8 @@ def test_it_counts_alike_in_many_states(page: Page, site: str, dice: random.Rand
 
 def test_ranks_show_what_they_hold_compute_and_send(page: Page, site: str):
     shown = open_figure(page, site, "ranks")
-    shown.evaluate(PLAY_PYTHON, ["ranks", PLACED["ranks"][1], {"h": 8, "h_kv": 2, "world": 4}])
+    target = {"h": 8, "h_kv": 2, "world": 4, "stage": "x on every rank"}
+    shown.evaluate(PLAY_PYTHON, ["ranks", PLACED["ranks"][1], target])
     shown = page.locator('figure.live-figure[data-name="ranks"]')
     told, forth = shown.locator(".live-spoken"), shown.get_by_role("button", name="Next step")
     heads, keys, parts = (table.locator("tbody tr") for table in shown.locator(".live-dealt").all())
@@ -542,7 +680,7 @@ def test_ranks_that_cannot_share_evenly_are_told(page: Page, site: str):
         assert f"Refused: {message}" in shown.locator(".live-spoken").inner_text()
         assert shown.get_by_role("button", name="Next step").is_disabled()
         assert not any(shown.locator(".live-body td:visible").all_inner_texts())
-    assert shown.locator("path").count() == 0
+    assert shown.locator(".live-body path").count() == 0
     shown.evaluate(SET_TRAITS, start)
     assert shown.get_by_role("button", name="Next step").is_enabled()
 
@@ -681,6 +819,38 @@ def test_heads_are_sorted_and_tokens_chosen_with_the_mouse(page: Page, site: str
     assert (state["query"], state["key"]) == (3, 4)
     weight = live.HeadViewer(**state).values()["weights"][3][4]
     assert f"From “merged” it gives {weight:.2f} to “the”" in shown.inner_text()
+
+
+IN_VIEW = """node => {
+  const { top, bottom } = node.getBoundingClientRect();
+  const header = document.querySelector(".bd-header-article, .header-article");
+  return top >= (header?.getBoundingClientRect().bottom ?? 0) && bottom <= innerHeight;
+}"""
+
+
+@pytest.mark.parametrize("width", [390, 1440])
+def test_a_head_is_chosen_beside_its_drawing(browser: Browser, site: str, width: int):
+    touch = width == PHONE["width"]
+    window = {"viewport": PHONE if touch else WIDE, "has_touch": touch, "is_mobile": touch}
+    page = browser.new_context(reduced_motion="reduce", **window).new_page()
+    shown = open_figure(page, site, "head_viewer")
+    heads, drawing = shown.locator(".live-heads button"), shown.locator(".live-large svg").first
+    shown.locator(".live-heads").evaluate(
+        "heads => scrollTo(0, heads.getBoundingClientRect().top + scrollY - 64)"
+    )
+    scrolled = page.evaluate("scrollY")
+    lines = "svg => [...svg.querySelectorAll('line')].map(line => line.attributes[4].value)"
+    seen = set()
+    for place in (0, 11, 40, 71):
+        head = heads.nth(place)
+        head.tap() if touch else head.click()
+        assert head.get_attribute("aria-pressed") == "true"
+        assert head.evaluate(IN_VIEW)
+        assert drawing.evaluate(IN_VIEW)
+        seen.add(str(drawing.evaluate(lines)))
+    assert len(seen) == 4, "the drawing follows"
+    assert page.evaluate("scrollY") == scrolled
+    page.context.close()
 
 
 def open_small_gpt(browser: Browser, site: str, **context: Any) -> tuple[Page, Locator, Heard]:

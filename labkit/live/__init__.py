@@ -16,6 +16,7 @@ from labkit.live.self_and_cross import SelfAndCross
 from labkit.live.small_gpt import SmallGPT
 from labkit.live.split_and_merge import SplitAndMerge
 from labkit.live.tiles import Tiles
+from labkit.live.trained_heads import TrainedHeads
 
 FIGURES = (
     AttentionByHand,
@@ -30,6 +31,7 @@ FIGURES = (
     SmallGPT,
     SplitAndMerge,
     Tiles,
+    TrainedHeads,
 )
 
 __all__ = [
@@ -48,4 +50,5 @@ __all__ = [
     "SmallGPT",
     "SplitAndMerge",
     "Tiles",
+    "TrainedHeads",
 ]

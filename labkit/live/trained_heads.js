@@ -81,16 +81,17 @@ function run(at, sequence, offsets, on) {
 // A head's map, with the switch that cuts it, and what it looks at most.
 function headPart(view, trait, { label, colour }) {
   const map = element("i", { role: "img" });
-  map.style.background = `var(--live-${colour})`;
+  map.style.setProperty("--live-head", `var(--live-${colour})`);
   const most = element("span");
-  const node = element("div", {}, map, toggle(view, trait, { label }), most);
+  const frame = element("div", {}, map);
+  const node = element("div", {}, frame, toggle(view, trait, { label }), most);
   return {
     node,
     draw(weights, { on, names, shares }) {
       const best = shares.indexOf(Math.max(...shares));
-      const told = `${names[best]} ${show(shares[best], 2)}`;
+      const told = `${names[best]}: ${show(shares[best], 2)}`;
       map.style.maskImage = maskOf(weights.flat().map((x) => Math.round(STEPS * x)), weights.length);
-      map.setAttribute("aria-label", `${label} looks most at ${told}`);
+      map.setAttribute("aria-label", `${label}, weight ${told}`);
       node.classList.toggle("live-off", !on);
       write(most, on ? told : "cut");
     },
@@ -101,7 +102,7 @@ function headPart(view, trait, { label, colour }) {
 function layerPart(view, { title, switches }) {
   const heads = switches.map((trait, i) =>
     headPart(view, trait, {
-      label: switches.length > 1 ? `Head ${i + 1}` : "Its head",
+      label: switches.length > 1 ? `Head ${i + 1}` : "Only head",
       colour: COLOURS[i],
     }),
   );
@@ -124,14 +125,13 @@ function layerPart(view, { title, switches }) {
       };
       table.draw({
         label: "What it answers below each token",
-        rows: names,
-        columns: [...sequence, "right"],
+        rows: names.map((one, r) => `${one}\n${right[r]} right`),
+        columns: [...sequence],
         text(r, i) {
-          if (i === n) return `${right[r]} of ${n}`;
           const answer = LETTERS[answers[r][i]];
           return isRight(r, i) ? answer : `${answer}\n≠${LETTERS[wanted[r][i]]}`;
         },
-        fill: (r, i) => (i < n && isRight(r, i) ? filled(r, i) : "none"),
+        fill: (r, i) => (isRight(r, i) ? filled(r, i) : "none"),
       });
     },
   };
@@ -141,12 +141,13 @@ function layerPart(view, { title, switches }) {
 function sequenceBox(view) {
   const [id, fault] = ["box", "fault"].map((part) => `${part}-${Math.random().toString(36).slice(2)}`);
   const n = view.get("sequence").length;
-  const error = element("p", { class: "live-error live-fault", id: fault, role: "alert" });
-  const count = element("span");
+  const error = element("p", { class: "live-error", id: fault, role: "alert" });
+  const hint = element("p", {}, `${n} letters from a to p: each is a token. Before the first comes the last.`);
+  const count = element("span", { class: "live-control" });
   const box = element("input", {
     id,
     type: "text",
-    class: "live-typed",
+    class: "live-letters",
     "data-trait": "sequence",
     autocapitalize: "none",
     autocomplete: "off",
@@ -172,7 +173,8 @@ function sequenceBox(view) {
   function read(leaving) {
     const letters = [...typed()];
     const told = complaint(letters, leaving);
-    write(count, `${letters.length} of ${n} letters`);
+    write(count, `${letters.length} of ${n}`);
+    hint.hidden = Boolean(told);
     write(error, told ? `${told} The figure still shows ${view.get("sequence")}.` : "");
     box.toggleAttribute("aria-invalid", Boolean(told));
     if (told) box.setAttribute("aria-describedby", fault);
@@ -185,8 +187,11 @@ function sequenceBox(view) {
     box.value = view.get("sequence");
     read(true);
   });
-  const label = element("label", { for: id }, "Sequence, of letters a to p");
-  return { node: row(label, box, count), error };
+  const label = element("label", { for: id, class: "live-control" }, "Sequence");
+  return {
+    nodes: [label, box, count],
+    fault: element("div", { class: "live-fault" }, hint, error),
+  };
 }
 
 // ---------------------------------------------------------------- the figure
@@ -195,31 +200,32 @@ function sequenceBox(view) {
 function render({ model, el }) {
   const view = new View({ model, el });
   const { offsets, layers } = view.get("given");
-  const { at } = readTensors(new DataView(decode(layers).buffer));
+  const { at: tensors } = readTensors(new DataView(decode(layers).buffer));
   const names = offsets.map((offset) => `${-offset} back`);
   const switches = LAYERS.flatMap((one) => one.switches);
   const parts = LAYERS.map((one) => layerPart(view, one));
   const box = sequenceBox(view);
   const told = spoken();
-  told.node.classList.add("live-two-lines");
+  told.node.classList.add("live-scores");
 
   function draw() {
     const sequence = view.get("sequence");
     const n = sequence.length;
-    const runs = LAYERS.map((one, which) => {
+    const runs = LAYERS.map((one, at) => {
       const on = one.switches.map((trait) => view.get(trait));
-      const found = run(at, sequence, offsets, on);
+      const found = run(tensors, sequence, offsets, on);
       const shares = found.weights.map((map) =>
         offsets.map((offset) => sum(ring(n, offset).map((j, i) => map[i][j])) / n),
       );
-      parts[which].draw(found, { sequence, names, offsets, on, shares });
+      parts[at].draw(found, { sequence, names, offsets, on, shares });
       const cut = on.flatMap((isOn, i) => (isOn ? [] : [i + 1]));
-      const without = on.length === 1 ? "it" : cut.join(", ");
-      const score = `${one.name}${cut.length ? ` without ${without}` : ""}: ${found.right.join(", ")}`;
+      const which = on.length > 1 ? `head ${cut.join(", ")}` : "it";
+      const without = cut.length ? ` without ${which}` : "";
+      const score = `${one.name} ${found.right.join(", ")}${without}`;
       return { ...found, shares, score };
     });
     told.say(
-      `Positions that are right, of ${n}, at ${names.join(", ")}: ` +
+      `Right, of ${n}, at ${offsets.map((offset) => -offset).join(", ")} back: ` +
         `${runs.map(({ score }) => score).join("; ")}.`,
     );
     const [four, one] = runs;
@@ -233,15 +239,15 @@ function render({ model, el }) {
   }
 
   view.add(
-    box.node,
-    box.error,
     row(
+      ...box.nodes,
       button("Another sequence", () => {
         const letter = () => LETTERS[Math.floor(Math.random() * LETTERS.length)];
         view.set("sequence", Array.from(view.get("sequence"), letter).join(""));
       }),
       button("All heads on", () => switches.forEach((trait) => view.set(trait, true))),
     ),
+    box.fault,
     told.node,
     row(...parts.map(({ node }) => node)),
   );

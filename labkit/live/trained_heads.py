@@ -50,7 +50,7 @@ class TrainedHeads(LiveFigure):
         FileNotFoundError: the trained layers are not there.
 
     >>> TrainedHeads(head_2=False).values()["positions that are right"]
-    [[1, 1], [14, 10], [14, 6], [14, 0]]
+    [[0, 1], [14, 9], [14, 6], [14, 0]]
     """
 
     title = Unicode("Four heads and one, trained alike").tag(sync=True)

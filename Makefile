@@ -16,7 +16,7 @@ HAS_TORCH := from importlib.metadata import version; \
   assert "torch==" + version("torch").split("+")[0] in open("requirements.txt").read().split()
 # Sphinx copies static files only when a page changed, so a newer one asks for a full build.
 SHARED := book/_static book/drawings press/drawings press/extension labkit/live \
-  labkit/stories.safetensors _config.yml _toc.yml
+  labkit/stories.safetensors labkit/reporters.safetensors _config.yml _toc.yml
 STALE = $(shell find $(SHARED) -newer _build/html/index.html 2>/dev/null | head -n 1)
 # The environment brings Node, which the formulas and the front-end files need at build time.
 export PATH := $(BIN):$(PATH)
@@ -107,7 +107,7 @@ pages: book ## Open every page, and the labs in JupyterLab, in a browser; ALL=1 
 	@$(BIN)/python -m press.browser
 	@$(if $(ALL),ALL_PAGES=1) $(BIN)/python -m pytest -n 2 tests/browser
 
-checkpoint: setup ## Train the small GPT of chapter 10 and its variants again
+checkpoint: setup ## Train again what pages play: chapter 8's layers, the small GPT and its variants
 	@echo "== Training, about ten minutes on two cores"
 	@$(BIN)/python -m press.checkpoint
 

@@ -1,8 +1,10 @@
-"""Train the book's small GPT and its variants: ``press.checkpoint``, or `make checkpoint`.
+"""Train what pages play: ``press.checkpoint``, or `make checkpoint`.
 
-It writes what a page has no time for: the trained weights, labkit/stories.safetensors, and what
-each run had learned after how many steps, labkit/training.json. On another machine the last digits
-differ, and so do the files; a test trains again to the same targets.
+Of the small GPT and its variants it writes what a page has no time for: the trained weights,
+labkit/stories.safetensors, and what each run had learned after how many steps,
+labkit/training.json. Of chapter 8's layers it writes those that its figure runs,
+labkit/reporters.safetensors. On another machine the last digits differ, and so do the files; tests
+train again to the same targets.
 """
 
 from __future__ import annotations
@@ -16,6 +18,8 @@ from torch import Tensor
 from tqdm import tqdm
 
 from labkit.gpt import CHECKPOINT, GPT, load_gpt, save_gpt
+from labkit.reporters import CHECKPOINT as REPORTERS
+from labkit.reporters import Reporter, save_reporters, train_reporter
 from labkit.sharing import share_heads
 from labkit.stories import Stories
 from labkit.training import (
@@ -102,6 +106,12 @@ def inputs_of(model: GPT) -> list[Tensor]:
     return read
 
 
+def reporters() -> dict[int, Reporter]:
+    """Train the layers of one head and of four that chapter 8 trains from its first seed."""
+    torch.set_num_threads(1)
+    return {h: train_reporter(h, seed=0) for h in (1, 4)}
+
+
 def written(histories: dict[str, list[Report]]) -> str:
     """Write the reports as JSON, a run a line, to four places."""
     lines = []
@@ -115,6 +125,7 @@ def written(histories: dict[str, list[Report]]) -> str:
 
 
 def main() -> None:
+    save_reporters(reporters(), REPORTERS)
     found: dict[str, list[Report]] = {}
     with ProcessPoolExecutor() as pool:
         waiting = {pool.submit(run, name): name for name in RUNS}

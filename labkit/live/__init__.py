@@ -16,6 +16,7 @@ from labkit.live.self_and_cross import SelfAndCross
 from labkit.live.small_gpt import SmallGPT
 from labkit.live.split_and_merge import SplitAndMerge
 from labkit.live.tiles import Tiles
+from labkit.live.trained_heads import TrainedHeads
 from labkit.live.turned_query import TurnedQuery
 
 FIGURES = (
@@ -31,6 +32,7 @@ FIGURES = (
     SmallGPT,
     SplitAndMerge,
     Tiles,
+    TrainedHeads,
     TurnedQuery,
 )
 
@@ -50,5 +52,6 @@ __all__ = [
     "SmallGPT",
     "SplitAndMerge",
     "Tiles",
+    "TrainedHeads",
     "TurnedQuery",
 ]

@@ -1,6 +1,6 @@
 import {
-  View, button, buttonGrid, coloured, counter, decode, element, maskOf, pick, roomFor, row, show,
-  slider, softmax, spoken, weightMap, write,
+  View, button, buttonGrid, coloured, counter, decode, element, linear, maskOf, pick, readTensors,
+  roomFor, row, show, slider, softmax, spoken, weightMap, write,
 } from "./shared.js";
 
 const EPS = 1e-5; // of LayerNorm
@@ -14,51 +14,16 @@ const [LEAST, STEP, HALF] = [240, 12, 340]; // of the large map: its least side,
 
 // ---------------------------------------------------------------- the model
 
-/** @typedef {{ shape: number[], numbers: Float64Array<ArrayBuffer> }} Tensor */
 /** @typedef {{ h: number, layers: number, base: number, at: Record<string, Tensor> }} GPT */
 // For each position the next word's probabilities; weights by layer, head, query and key.
 /** @typedef {{ next: number[][], weights: number[][][][] }} Run */
-/** @typedef {Float64Array<ArrayBuffer>[]} Rows */
 
-// A number of 16 bits: a sign, five bits of exponent, ten of fraction.
-/** @type {(bits: number) => number} */
-function half(bits) {
-  const exponent = (bits >> 10) & 31;
-  const fraction = (bits & 1023) / 1024;
-  const size = exponent ? 2 ** (exponent - 15) * (1 + fraction) : 2 ** -14 * fraction;
-  return bits >> 15 ? -size : size;
-}
-
-// The file of labkit/gpt.py, in the format of safetensors: the length of a header, the header in
-// JSON, which says where each tensor lies, and the numbers.
+// The file of labkit/gpt.py.
 /** @type {(file: DataView) => GPT} */
 function read(file) {
-  const start = 8 + Number(file.getBigUint64(0, true));
-  const letters = new Uint8Array(file.buffer, file.byteOffset + 8, start - 8);
-  const { __metadata__: about, ...tensors } = JSON.parse(new TextDecoder().decode(letters));
-  const at = {};
-  for (const [name, { shape, data_offsets: ends }] of Object.entries(tensors)) {
-    const numbers = new Float64Array((ends[1] - ends[0]) / 2);
-    for (let i = 0; i < numbers.length; i += 1) {
-      numbers[i] = half(file.getUint16(start + ends[0] + 2 * i, true));
-    }
-    at[name] = { shape, numbers };
-  }
+  const { about, at } = readTensors(file);
   const layers = Object.keys(at).filter((name) => name.endsWith("w_qkv.weight")).length;
   return { h: Number(about.h), layers, base: Number(about.rotary_base), at };
-}
-
-/** @type {(x: Rows, weight: Tensor, bias?: Tensor) => Rows} */
-function linear(x, { shape: [outputs, inputs], numbers }, bias) {
-  return x.map((row) => {
-    const y = new Float64Array(outputs);
-    for (let i = 0; i < outputs; i += 1) {
-      let sum = bias ? bias.numbers[i] : 0;
-      for (let j = 0; j < inputs; j += 1) sum += numbers[i * inputs + j] * row[j];
-      y[i] = sum;
-    }
-    return y;
-  });
 }
 
 /** @type {(x: Rows, gain: Tensor, shift: Tensor) => Rows} */

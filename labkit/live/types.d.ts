@@ -2,6 +2,13 @@
 
 type Matrix = number[][];
 
+// A trained layer's numbers, row after row, and what goes through them: a row for each position.
+interface Tensor {
+  shape: number[];
+  numbers: Float64Array<ArrayBuffer>;
+}
+type Rows = Float64Array<ArrayBuffer>[];
+
 // What the rows or the columns of a quantity stand for: a word, to be numbered, or their names.
 type Axis = string | string[];
 

@@ -23,7 +23,9 @@ from labkit import ledger, live
 from labkit.gpt import load_gpt
 from labkit.live import small_gpt
 from labkit.live.base import number_text
+from labkit.live.trained_heads import LETTERS
 from labkit.nested import flat
+from labkit.reporters import OFFSETS, POSITIONS
 from labkit.stories import VOCABULARY, Stories, decode, encode
 from press import BOOK, HTML
 from press.notebooks import NOTEBOOKS, name, outputs, read
@@ -64,7 +66,7 @@ READ_CONTROLS = """figure => [...figure.querySelectorAll("[data-trait]")].map(co
   const trait = control.dataset.trait;
   const place = JSON.parse(control.dataset.place ?? "null");
   if (control.type === "checkbox") return [trait, place, control.checked];
-  if (control.tagName === "TEXTAREA") return [trait, null, control.value];
+  if (control.tagName === "TEXTAREA" || trait === "sequence") return [trait, null, control.value];
   if (control.type === "range") return [trait, null, JSON.parse(control.ariaValueText)];
   if (control.tagName === "SELECT") return [trait, null, JSON.parse(control.value)];
   const text = control.value.replace("−", "-");
@@ -253,6 +255,8 @@ def turn(page: Page, control: Locator, dice: random.Random) -> None:
             page.keyboard.press("ArrowRight" if kind == "range" else "ArrowDown")
     elif kind == "textarea":
         control.fill(" ".join(dice.choices(VOCABULARY, k=dice.randrange(1, 20))))
+    elif control.get_attribute("data-trait") == "sequence":
+        control.fill("".join(dice.choices(LETTERS, k=POSITIONS)))
     elif kind == "text":
         page.keyboard.press("Control+A")
         page.keyboard.type(f"{dice.uniform(-4, 4):.2f}")
@@ -983,3 +987,57 @@ def test_a_weight_is_told_where_the_mouse_is(page: Page, site: str):
     state = read_state(shown, "small_gpt")
     assert (state["query"], state["key"]) == (5, 2)
     assert f"{weight:.3f} to “{words[2]}” (3)" in shown.inner_text()
+
+
+def test_what_is_no_sequence_is_told_and_moves_nothing(page: Page, site: str):
+    shown = open_figure(page, site, "trained_heads")
+    state, box = read_state(shown, "trained_heads"), shown.locator('[data-trait="sequence"]')
+    fault, height = shown.locator('[role="alert"]'), shown.bounding_box()["height"]
+    for size in (WIDE, PHONE):
+        page.set_viewport_size(size)
+        height = shown.bounding_box()["height"]
+        for typed, told in [
+            ("hello world", "“w”, “r”: not among the letters a to p. Type others instead."),
+            ("abc", "A sequence has 14 letters, and here are 3: add 11."),
+            ("", "A sequence has 14 letters, and here are 0: add 14."),
+            ("a" * 16, "A sequence has 14 letters, and here are 16: take 2 away."),
+            ("<b>zyxwvutsrq</b>", "not among the letters a to p."),
+        ]:
+            box.fill(typed)
+            box.press("Tab")
+            assert told in fault.inner_text()
+            assert f"still shows {state['sequence']}" in fault.inner_text()
+            assert (box.input_value(), box.get_attribute("aria-invalid")) == (typed, "")
+            assert box.get_attribute("aria-describedby") == fault.get_attribute("id")
+            check_values(shown, "trained_heads", state)
+            assert shown.bounding_box()["height"] == height
+        box.fill("abc")
+        assert fault.inner_text() == "", "letters may be on their way"
+        box.fill(" ABCDEFG hijklmn")
+        assert (fault.inner_text(), box.get_attribute("aria-invalid")) == ("", None)
+        check_values(shown, "trained_heads", state | {"sequence": "abcdefghijklmn"})
+        shown.get_by_role("button", name="Another sequence").press("Enter")
+        state["sequence"] = box.input_value()
+        assert len(state["sequence"]) == POSITIONS
+        check_values(shown, "trained_heads", state)
+
+
+def test_a_head_that_is_cut_takes_its_relation_along(page: Page, site: str):
+    shown = open_figure(page, site, "trained_heads")
+    height = shown.bounding_box()["height"]
+    table = shown.locator(".live-reports").first
+    counts = [f"{-offset} back\n{{}} right" for offset in OFFSETS]
+    failed = []
+    for head in shown.get_by_role("checkbox", name="Head").all()[:4]:
+        head.press("Space")
+        right = table.locator("tbody th").all_inner_texts()
+        (lost,) = (r for r, count in enumerate(counts) if right[r] != count.format(POSITIONS))
+        wrong = table.locator("tbody tr").nth(lost).locator("td", has_text="≠").count()
+        assert right[lost] == counts[lost].format(POSITIONS - wrong)
+        assert wrong > POSITIONS / 2
+        assert table.locator("td", has_text="≠").count() == wrong, "no other answer is wrong"
+        assert shown.bounding_box()["height"] == height
+        failed.append(lost)
+        shown.get_by_role("button", name="All heads on").press("Enter")
+        assert table.locator("td", has_text="≠").count() == 0
+    assert sorted(failed) == [0, 1, 2, 3]

@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import pytest
-from playwright.sync_api import Page
+from playwright.sync_api import Browser, Page
 
 from labkit import ledger
 from press import HTML
@@ -60,7 +60,8 @@ AS_FILES = ONE_OF_EACH_KIND | (WITH_LIVE_FIGURES if EVERYTHING else set())
 WITH_FRAMES = [name for name in PAGES if '"frames": [{' in (HTML / name).read_text("utf-8")]
 THEME = "document.documentElement.dataset.theme"
 AROUND = {"exclude": [["article"]]}
-TEXT_PAGE_BYTES, FIGURE_PAGE_BYTES = 400_000, 1_200_000
+# What a page asks for as it is opened, before a figure is drawn or a model played.
+MOST_BYTES, MOST_REQUESTS = 330_000, 16
 
 # Bring each figure near the window, as a reader does, and wait until it is drawn.
 DRAW_FIGURES = """async () => {
@@ -126,11 +127,81 @@ def test_frames_take_the_keyboard_and_rest(name: str, page: Page, site: str):
     assert slider.is_visible()
 
 
+# How much has moved that was shown, with nobody's doing.
+WATCH_SHIFTS = """window.shifted = 0;
+new PerformanceObserver(list => {
+  for (const entry of list.getEntries()) shifted += entry.value;
+}).observe({ type: "layout-shift", buffered: true });"""
+TOLD = "figure.plotly-figure figcaption"
+DRAWING = ".plotly-figure-drawing"
+
+
+@pytest.mark.parametrize("name", WITH_FRAMES[:1])
+def test_plotly_comes_with_a_figure_and_moves_nothing(name: str, page: Page, site: str):
+    page.add_init_script(WATCH_SHIFTS)
+    page.set_viewport_size(PHONE)
+    heard = listen(page)
+    page.goto(f"{site}/{name}", wait_until="networkidle")
+    assert not [address for address in heard.answered if "plotly" in address]
+    box = "figure => figure.getBoundingClientRect().height"
+    figures = page.locator("figure.plotly-figure").all()
+    heights, before = [each.evaluate(box) for each in figures], page.evaluate("shifted")
+    assert page.evaluate(DRAW_FIGURES) == []
+    assert [each.evaluate(box) for each in figures] == heights
+    assert page.evaluate("shifted") == before
+
+
+@pytest.mark.parametrize("name", WITH_FRAMES[:1])
+def test_a_figure_without_scripts_is_its_text(name: str, browser: Browser, site: str):
+    page = browser.new_page(java_script_enabled=False)
+    page.goto(f"{site}/{name}")
+    assert page.locator(TOLD).first.is_visible()
+    assert not page.locator(f"{DRAWING}, .plotly-figure-player").first.is_visible()
+    page.close()
+
+
+@pytest.mark.parametrize("name", WITH_FRAMES[:1])
+def test_a_figure_whose_script_does_not_come_says_what_to_do(name: str, page: Page, site: str):
+    page.route("**/plotly.min.js*", lambda route: route.abort())
+    page.goto(f"{site}/{name}")
+    page.locator(TOLD).first.scroll_into_view_if_needed()
+    page.locator(DRAWING, has_text="Reload the page").first.wait_for()
+    assert page.locator(TOLD).first.is_visible()
+
+
+@pytest.mark.parametrize("name", WITH_FRAMES[:1])
+def test_the_print_button_waits_for_the_figures(name: str, page: Page, site: str):
+    page.add_init_script(
+        "window.print = () => { window.printed = document.querySelectorAll('.main-svg').length; };"
+    )
+    page.goto(f"{site}/{name}")
+    page.evaluate("print()")
+    page.wait_for_function("window.printed > 0")
+
+
+# The widest of the titles, and a page's narrowest window.
+@pytest.mark.parametrize("width", [390, 360])
+@pytest.mark.parametrize("name", ["labs/lab_03_multi_head_attention.html"])
+def test_a_figure_shows_its_whole_title_on_a_phone(name: str, width: int, page: Page, site: str):
+    page.set_viewport_size(PHONE | {"width": width})
+    page.goto(f"{site}/{name}")
+    assert page.evaluate(DRAW_FIGURES) == []
+    for figure in page.locator("figure.plotly-figure").all():
+        place, title = (
+            figure.locator(part).first.evaluate("e => e.getBoundingClientRect().toJSON()")
+            for part in (DRAWING, ".gtitle")
+        )
+        assert place["left"] <= title["left"], "cut"
+        assert title["right"] <= place["right"], "cut"
+        assert place["top"] <= title["top"], "cut"
+
+
 @pytest.mark.parametrize("name", PAGES)
 def test_page(name: str, page: Page, site: str):
     heard = listen(page)
     page.set_viewport_size(PHONE)
-    page.goto(f"{site}/{name}")
+    page.goto(f"{site}/{name}", wait_until="networkidle")
+    light = weighed(heard)
     wrong = {f"{demand}, on a phone": found for demand, found in settle(page, "dark").items()}
     judged = EVERYTHING or name in SAMPLES
     if judged:
@@ -152,7 +223,7 @@ def test_page(name: str, page: Page, site: str):
     set_theme(page, "dark")
     if one_of_its_kind:
         wrong["is not for everyone around the article in the dark"] = serious(page, AROUND)
-    judge(wrong | heard.demands() | weighed(name, heard) | said(name))
+    judge(wrong | heard.demands() | light | said(name))
 
 
 # A file has another origin than a page from a server, and no modules: scripts are what may fail.
@@ -186,20 +257,21 @@ def policies(page: Page) -> int:
     return page.locator("meta[http-equiv=Content-Security-Policy]").count()
 
 
-def has_figures(name: str) -> bool:
-    return '<figure class="plotly-figure"' in (HTML / name).read_text(encoding="utf-8")
-
-
-def weighed(name: str, heard: Heard) -> dict[str, list[str]]:
-    """Add up what a server would send compressed."""
-    weight = sum(compressed(unquote(urlsplit(address).path)[1:]) for address in heard.answered)
-    most = FIGURE_PAGE_BYTES if has_figures(name) else TEXT_PAGE_BYTES
-    return {f"weighs more than {most} bytes": unless(weight < most, weight)}
+def weighed(heard: Heard) -> dict[str, list[str]]:
+    """Count what a page has asked for, and add up what a server would send compressed."""
+    asked = [unquote(urlsplit(address).path)[1:] for address in heard.answered]
+    files = [path for path in asked if path]
+    weight = sum(map(compressed, files))
+    return {
+        f"weighs {MOST_BYTES} bytes or more": unless(weight < MOST_BYTES, weight),
+        f"asks for more than {MOST_REQUESTS} files": unless(len(files) <= MOST_REQUESTS, files),
+    }
 
 
 @cache
 def compressed(path: str) -> int:
-    return len(gzip.compress((HTML / path).read_bytes()))
+    content = (HTML / path).read_bytes()
+    return len(content if path.endswith((".woff2", ".png")) else gzip.compress(content))
 
 
 def live_figures_off(page: Page) -> list[str]:

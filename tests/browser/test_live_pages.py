@@ -116,7 +116,7 @@ SET_TRAITS = """(figure, target) => {
 WATCH_WHAT_FOLLOWS = """window.distances = new Set();
 (function look() {
   const figure = document.querySelector("figure.live-figure");
-  const next = (figure?.closest(".cell") ?? figure)?.nextElementSibling;
+  const next = (figure?.closest(".cell") ?? figure?.parentElement)?.nextElementSibling;
   const top = element => element.getBoundingClientRect().top;
   if (next) distances.add(Math.round(top(next) - top(figure)));
   requestAnimationFrame(look);

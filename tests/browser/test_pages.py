@@ -20,6 +20,7 @@ from playwright.sync_api import Browser, Page
 from labkit import ledger
 from press import HTML
 from press.editions import pages as editions
+from press.extension.cells import EXPECTED
 from press.extension.errata import SHOWN, erratum_anchor
 from tests.browser.looking import (
     COLOURS,
@@ -300,6 +301,39 @@ def said(name: str) -> dict[str, list[str]]:
         "has TeX in its description": [each for each in described if "\\" in each],
         "has no picture for sharing": unless(searching or there == [True], pictures),
     }
+
+
+# Name the verdicts that stand above their own section's heading, or beside or below the next one.
+ASTRAY = """() => {
+  const headings = "article :is(h1, h2, h3)";
+  const all = [...document.querySelectorAll(`${headings}, .cell.tag_margin .verdict`)];
+  const { scrollY } = window;
+  const top = e => e ? e.getBoundingClientRect().top + scrollY : Infinity;
+  return all.filter((verdict, at) => verdict.matches(".verdict") && (
+    top(verdict) < top(all.slice(0, at).findLast(e => e.matches(headings)))
+    || verdict.getBoundingClientRect().bottom + scrollY
+      > top(all.slice(at).find(e => e.matches(headings)))
+  )).map(verdict => verdict.id);
+}"""
+
+
+@pytest.mark.parametrize("width", [1440, 1200, 992])
+def test_verdicts_stand_beside_their_idea(width: int, page: Page, site: str):
+    page.set_viewport_size({"width": width, "height": 900})
+    astray = {}
+    for name in PAGES:
+        if "tag_margin" in (HTML / name).read_text(encoding="utf-8"):
+            page.goto(f"{site}/{name}")
+            page.evaluate("document.fonts.ready")
+            astray[name] = page.evaluate(ASTRAY)
+    assert astray
+    assert {name: found for name, found in astray.items() if found} == {}
+
+
+def test_an_expected_error_says_so(page: Page, site: str):
+    page.goto(f"{site}/chapters/02_why_sqrt_d_k.html")
+    error = page.locator(".cell_output", has=page.locator(".traceback"))
+    assert error.inner_text().startswith(EXPECTED)
 
 
 PLANTED = """

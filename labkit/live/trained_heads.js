@@ -198,7 +198,7 @@ function sequenceBox(view) {
 
 /** @type {Render} */
 function render({ model, el }) {
-  const view = new View({ model, el });
+  const view = new View({ model, el }, "cut a head");
   const { offsets, layers } = view.get("given");
   const { at: tensors } = readTensors(new DataView(decode(layers).buffer));
   const names = offsets.map((offset) => `${-offset} back`);

@@ -32,7 +32,7 @@ function range(label, given, heard) {
 
 /** @type {Render} */
 function render({ model, el }) {
-  const view = new View({ model, el });
+  const view = new View({ model, el }, "drag the query");
   const words = Object.keys(view.get("words"));
   const vectors = Object.values(view.get("words"));
   const told = spoken();

@@ -118,13 +118,21 @@ def visit(browser: Browser, address: str) -> Cost:
     session.send("Network.enable")
     session.send("Network.emulateNetworkConditions", {"offline": False, "latency": LATENCY, **line})
     session.send("Emulation.setCPUThrottlingRate", {"rate": SLOWER})
-    received: list[float] = []
-    session.on("Network.loadingFinished", lambda e: received.append(e["encodedDataLength"]))
+    # An address that holds its data is no request.
+    asked, received = set[str](), dict[str, float]()
+    session.on(
+        "Network.requestWillBeSent",
+        lambda e: asked.add(e["requestId"]) if e["request"]["url"].startswith("http") else None,
+    )
+    session.on(
+        "Network.loadingFinished",
+        lambda e: received.update({e["requestId"]: e["encodedDataLength"]}),
+    )
     page.goto(address)
     page.wait_for_function(SETTLED, polling=250)
     painted, usable = page.evaluate(TIMES)
     context.close()
-    sizes = [size for size in received if size]  # of an address that holds its data nothing comes
+    sizes = [size for name, size in received.items() if name in asked]
     return Cost(sum(sizes), len(sizes), painted / 1000, usable / 1000)
 
 

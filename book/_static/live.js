@@ -15,7 +15,7 @@ function fetchParcel(name, done) {
     return;
   }
   const script = document.createElement("script");
-  script.src = new URL(`live/${name}.parcel.js`, HERE).href;
+  script.src = new URL(`${name}.parcel.js`, HERE).href;
   script.onload = open;
   script.onerror = () => {
     script.remove();

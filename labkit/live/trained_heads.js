@@ -148,6 +148,7 @@ function sequenceBox(view) {
     id,
     type: "text",
     class: "live-letters",
+    inputmode: "text",
     "data-trait": "sequence",
     autocapitalize: "none",
     autocomplete: "off",

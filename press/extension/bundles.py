@@ -7,6 +7,7 @@ for itself stays with it.
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import posixpath
 import re
@@ -28,6 +29,9 @@ SHEET = re.compile(
 SCRIPT = re.compile(
     r'<script(?![^>]*blocking=)[^>]*src="((?:\.\./)*(?:_static/)?)([^"?]+)[^>]*></script>\n?'
 )
+# The theme's fonts of icons: the few that pages show have one of their own.
+ICON_FONT = re.compile(r"@font-face\{[^}]*Font Awesome[^}]*\}")
+ICON_FAMILY = re.compile(r'"?Font Awesome\\? 6 (?:Free|Brands)"?')
 ADDRESS = re.compile(r"""url\((["']?)(?!data:|["'])([^)"']+)\1\)""")
 EARLY = re.compile(r'<link rel="preload" as="script"[^>]*>\n?')
 SHEETS, SCRIPTS = "site.css", "site.js"
@@ -94,11 +98,22 @@ def rules(static: Path, name: str) -> str:
     def beside(path: str) -> str:
         return posixpath.normpath(posixpath.join(folder, path))
 
-    text = plain(static / name).replace('@charset "UTF-8";', "")
-    text = re.sub(ADDRESS, lambda found: f"url({beside(found[2])})", text)
-    text = re.sub(r'@import "([^"]+)";', lambda found: rules(static, beside(found[1])), text)
+    def address(found: re.Match[str]) -> str:
+        path = beside(found[2])
+        # With the fonts of its text a page is set once, and not again as each of them comes.
+        return f"url({embedded(static / path) if ours and path.endswith('.woff2') else path})"
+
     ours = name.startswith(OURS) or (BOOK / "_static" / name).is_file()
+    text = plain(static / name).replace('@charset "UTF-8";', "")
+    text = ICON_FAMILY.sub("Icons", ICON_FONT.sub("", text))
+    text = re.sub(ADDRESS, address, text)
+    text = re.sub(r'@import "([^"]+)";', lambda found: rules(static, beside(found[1])), text)
     return "\n".join([KEPT[0], text, KEPT[1]]) if ours else text
+
+
+def embedded(font: Path) -> str:
+    """Write a font as an address that holds it."""
+    return f"data:font/woff2;base64,{base64.b64encode(font.read_bytes()).decode('ascii')}"
 
 
 def purged(sheet: str, out: Path) -> str:

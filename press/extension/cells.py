@@ -1,12 +1,17 @@
-"""Cells on the page: verdicts stand beside their idea, and an error that was expected says so."""
+"""Cells on the page: verdicts stand beside their idea, an expected error says so, and code out of
+sight has its height before it is laid out.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import takewhile
 from typing import Any
 
 from docutils import nodes
+from pygments.formatters import HtmlFormatter
 from sphinx.application import Sphinx
+from sphinx.highlighting import PygmentsBridge
 
 EXPECTED = "The error that was expected"
 
@@ -46,6 +51,16 @@ def label_error(cell: nodes.container) -> None:
             output.insert(0, nodes.paragraph("", EXPECTED, classes=["expected"]))
 
 
+class Measured(HtmlFormatter[str]):
+    """Tell the style sheet how many lines a block of code has."""
+
+    def _wrap_pre(self, inner: Iterator[tuple[int, str]]) -> Iterator[tuple[int, str]]:
+        lines = list(inner)
+        self.prestyles = f"--lines: {len(lines)}"
+        yield from super()._wrap_pre(iter(lines))
+
+
 def setup(app: Sphinx) -> dict[str, Any]:
+    PygmentsBridge.html_formatter = Measured
     app.connect("doctree-read", arrange)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from html import escape
+from pathlib import Path
 from typing import Any, ClassVar
 
 from docutils import nodes
@@ -16,9 +17,9 @@ from sphinx.util.docutils import SphinxDirective
 
 from labkit.live import FIGURES, MIME
 from labkit.live.base import own_parts, shared_parts, style
-from press import BUILD
+from press import BOOK, BUILD
 
-SCRIPTS = BUILD / "live"
+FILES = BUILD / "live"
 MARK = "live-figure"
 MOUNT = "labkitLive.mount(document.currentScript.parentElement)"
 
@@ -60,13 +61,15 @@ def placed(stored: dict[str, Any]) -> nodes.raw:
     return nodes.raw(text=page, format="html", classes=[MARK], live=stored["figure"])
 
 
-def page_scripts() -> dict[str, str]:
-    """Write the scripts of the page, by name: classic ones, since modules need a server."""
-    scripts = {"shared": f"labkitLive.shared = {shared_parts()};\n"}
+def page_script(names: Iterable[str]) -> str:
+    """Write what a page with these figures runs: a classic script, since modules need a server."""
+    mounts = (BOOK / "_static" / "live.js").read_text(encoding="utf-8")
+    parts = [mounts, f"labkitLive.shared = {shared_parts()};"]
     for figure in FIGURES:
-        run = f"{own_parts(figure)}(labkitLive.shared)"
-        scripts[figure.name] = f'labkitLive.figures["{figure.name}"] = {run};\n'
-    return scripts
+        if figure.name in names:
+            run = f"{own_parts(figure)}(labkitLive.shared)"
+            parts.append(f'labkitLive.figures["{figure.name}"] = {run};')
+    return "\n".join(parts) + "\n"
 
 
 def parcels() -> dict[str, str]:
@@ -79,30 +82,30 @@ def parcels() -> dict[str, str]:
     }
 
 
-def write_scripts(app: Sphinx, config: Config) -> None:
-    """Put the figures' scripts and style sheet where Sphinx copies static files from."""
-    (SCRIPTS / "live").mkdir(parents=True, exist_ok=True)
-    for name, script in (page_scripts() | parcels()).items():
-        (SCRIPTS / "live" / f"{name}.js").write_text(script, encoding="utf-8")
-    (SCRIPTS / "live" / "live.css").write_text(style(), encoding="utf-8")
-    config.html_static_path.append(str(SCRIPTS))
+def write_files(app: Sphinx, config: Config) -> None:
+    """Put the figures' parcels and style sheet where Sphinx copies static files from."""
+    (FILES / "live").mkdir(parents=True, exist_ok=True)
+    for name, script in parcels().items():
+        (FILES / "live" / f"{name}.js").write_text(script, encoding="utf-8")
+    (FILES / "live" / "live.css").write_text(style(), encoding="utf-8")
+    config.html_static_path.append(str(FILES))
 
 
-def add_scripts(
+def add_script(
     app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: Any
 ) -> None:
-    """Load, on the pages that have live figures, what these need, before they are reached."""
+    """Write and name, for a page that has live figures, the one script of these."""
     found = {node.get("live") for node in doctree.findall(nodes.raw)} if doctree else set()
-    names = sorted(found - {None})
-    if names:
-        for script in ("live.js", "live/shared.js", *(f"live/{name}.js" for name in names)):
-            # A figure is mounted as the page is read, so nothing moves after it was shown.
-            app.add_js_file(script, blocking="render")
+    if names := sorted(found - {None}):
+        script = f"live/{'-and-'.join(names)}.js"
+        (Path(app.outdir) / "_static" / script).write_text(page_script(names), encoding="utf-8")
+        # A figure is mounted as the page is read, so nothing moves after it was shown.
+        app.add_js_file(script, blocking="render")
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
     app.add_css_file("live/live.css")
     app.add_directive(MARK, Placed)
-    app.connect("config-inited", write_scripts)
-    app.connect("html-page-context", add_scripts)
+    app.connect("config-inited", write_files)
+    app.connect("html-page-context", add_script)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -63,7 +63,7 @@ def policy(codes: Iterable[str]) -> str:
         # Formulas and figures are placed by style attributes, which have no digest.
         "style-src": "'self' file: 'unsafe-inline'",
         "img-src": "'self' file: data:",
-        "font-src": "'self' file:",
+        "font-src": "'self' file: data:",
         "connect-src": "'self'",
         "form-action": "'self' file:",
         "base-uri": "'none'",

@@ -12,12 +12,6 @@ function unfold() {
 document.addEventListener("DOMContentLoaded", unfold);
 window.addEventListener("hashchange", unfold);
 
-// The theme gives a tab stop to code that scrolls, but sees none in code that is not laid out yet.
-document.addEventListener("contentvisibilityautostatechange", ({ target }) => {
-  if (target instanceof HTMLPreElement)
-    target.tabIndex = target.scrollWidth > target.clientWidth ? 0 : -1;
-});
-
 // On paper nothing can be opened, and ink is dark: print light, with verdicts and answers open.
 const root = document.documentElement;
 let before;

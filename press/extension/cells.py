@@ -4,7 +4,9 @@ sight has its height before it is laid out.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from html import unescape
 from itertools import takewhile
 from typing import Any
 
@@ -13,6 +15,7 @@ from pygments.formatters import HtmlFormatter
 from sphinx.application import Sphinx
 from sphinx.highlighting import PygmentsBridge
 
+TAG = re.compile("<[^>]+>")
 EXPECTED = "The error that was expected"
 
 
@@ -52,12 +55,17 @@ def label_error(cell: nodes.container) -> None:
 
 
 class Measured(HtmlFormatter[str]):
-    """Tell the style sheet how many lines a block of code has."""
+    """Tell the style sheet how many lines and columns a block of code has."""
 
-    def _wrap_pre(self, inner: Iterator[tuple[int, str]]) -> Iterator[tuple[int, str]]:
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options, wrapcode=True)
+
+    def _wrap_code(self, inner: Iterator[tuple[int, str]]) -> Iterator[tuple[int, str]]:
         lines = list(inner)
-        self.prestyles = f"--lines: {len(lines)}"
-        yield from super()._wrap_pre(iter(lines))
+        columns = max(len(unescape(TAG.sub("", line)).rstrip("\n")) for _, line in lines)
+        yield 0, f'<code style="--lines: {len(lines)}; --columns: {columns}">'
+        yield from lines
+        yield 0, "</code>"
 
 
 def setup(app: Sphinx) -> dict[str, Any]:

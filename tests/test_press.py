@@ -98,7 +98,7 @@ def test_the_readings_are_told_with_their_bars_and_rows():
     told = readings.table([group | {"of": "o", "why": "w"} for group in groups], ["as", "no", None])
     assert told.splitlines()[2:] == [
         "| same | like, as | at least 0.95 and at most 1.05 | o | w | 1 |",
-        "| none | no | at most 1e-05 or at most 0 | o | w | 1 |",
+        "| none | no | at most 0.00001 or at most 0 | o | w | 1 |",
         "| stated | stated | as stated | o | w | 0 |",
     ]
 

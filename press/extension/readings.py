@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 import yaml
@@ -38,7 +39,8 @@ def table(groups: list[dict[str, Any]], readings: list[str | None]) -> str:
 
 def written(bar: dict[str, float]) -> str:
     """Write a bar, such as {"at_least": 0.95, "at_most": 1.05}, in words."""
-    return " and ".join(f"{side.replace('_', ' ')} {limit:g}" for side, limit in bar.items())
+    sides = [f"{side.replace('_', ' ')} {Decimal(str(limit)):f}" for side, limit in bar.items()]
+    return " and ".join(sides)
 
 
 def setup(app: Sphinx) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from docutils import nodes
 import labkit
 from labkit import ledger
 from press import BOOK, execute
-from press.extension import citation, errata, execution, landing, readings, sharing
+from press.extension import cells, citation, errata, execution, formulas, landing, readings, sharing
 from press.stamp import Address, pages_address
 
 # What they ask or do stands with the functions that call them.
@@ -200,6 +200,22 @@ def test_execution_is_told_from_the_report(tmp_path: Path):
     assert rows[1].endswith("| 1 | agrees | 2.0 |")
     assert rows[2].endswith("|  | not measured in this build |  |")
     assert execution.read(tmp_path / "none.xml") == {}
+
+
+def test_what_touches_a_formula_stays_on_its_line():
+    line = nodes.paragraph("", "", nodes.Text("so ("), nodes.math("", "n"), nodes.Text("), then"))
+    page = nodes.document(None, None, "", line)
+    formulas.keep_together(None, page)
+    before, bound, after = line
+    assert (before.astext(), bound.astext(), after.astext()) == ("so ", "(n),", " then")
+
+
+def test_an_error_is_announced_where_it_stands():
+    printed = nodes.literal_block("", "1", classes=["output", "stream"])
+    error = nodes.literal_block("", "no", classes=["output", "traceback"])
+    outputs = nodes.container("", printed, error, classes=["cell_output"])
+    cells.label_error(nodes.container("", outputs, classes=["cell"]))
+    assert [part.astext() for part in outputs] == ["1", cells.EXPECTED, "no"]
 
 
 def test_the_reference_has_every_module():

@@ -49,9 +49,10 @@ def put_beside(first: nodes.container) -> None:
 
 def label_error(cell: nodes.container) -> None:
     """Say above an error that it is what the cell shows."""
-    for output in cell.findall(nodes.container):
-        if "cell_output" in output["classes"]:
-            output.insert(0, nodes.paragraph("", EXPECTED, classes=["expected"]))
+    for error in list(cell.findall(nodes.literal_block)):
+        if "traceback" in error["classes"]:
+            label = nodes.paragraph("", EXPECTED, classes=["expected"])
+            error.parent.insert(error.parent.index(error), label)
 
 
 class Measured(HtmlFormatter[str]):

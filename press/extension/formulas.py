@@ -1,0 +1,38 @@
+"""Formulas in the text: a sign that touches one stays on its line."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from docutils import nodes
+from sphinx.application import Sphinx
+
+BEFORE = re.compile(r"[(\[“‘]+$")
+AFTER = re.compile(r"^(?:[,.;:!?)\]”’]|-\w+)+")
+
+
+def keep_together(app: Sphinx, doctree: nodes.document) -> None:
+    """Bind a formula to the signs that touch it: it is a box, beside which browsers break lines."""
+    for formula in list(doctree.findall(nodes.math)):
+        before, after = take(formula, -1, BEFORE), take(formula, 1, AFTER)
+        if before or after:
+            bound = nodes.inline(classes=["touched"])
+            formula.replace_self(bound)
+            bound += [*before, formula, *after]
+
+
+def take(formula: nodes.math, step: int, signs: re.Pattern[str]) -> list[nodes.Text]:
+    """Cut off the signs at which the text beside a formula touches it."""
+    line = formula.parent
+    at = line.index(formula) + step
+    text = line[at] if 0 <= at < len(line) else None
+    if not isinstance(text, nodes.Text) or not (found := signs.search(text)):
+        return []
+    line[at] = nodes.Text(text[: found.start()] + text[found.end() :])
+    return [nodes.Text(found[0])]
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    app.connect("doctree-read", keep_together)
+    return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

@@ -9,6 +9,7 @@ from docutils import nodes
 from sphinx.application import Sphinx
 
 EXPECTED = "The error that was expected"
+NAME = ' aria-label="Toggle hidden content"'  # by which MyST-NB hides what a fold says
 
 
 def arrange(app: Sphinx, doctree: nodes.document) -> None:
@@ -46,6 +47,15 @@ def label_error(cell: nodes.container) -> None:
             output.insert(0, nodes.paragraph("", EXPECTED, classes=["expected"]))
 
 
+def name_folds(
+    app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: nodes.document | None
+) -> None:
+    """Let folded code be called what its line says: "Show code cell source"."""
+    if "body" in context:
+        context["body"] = context["body"].replace(NAME, "")
+
+
 def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("doctree-read", arrange)
+    app.connect("html-page-context", name_folds)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

@@ -117,7 +117,7 @@
     const show = () => {
       const done = kept().read.includes(HERE);
       button.textContent = done ? "Undo" : "Mark as read";
-      button.setAttribute("aria-label", done ? "Undo: this chapter is not read" : "Mark this chapter as read");
+      button.setAttribute("aria-label", done ? "Undo: this chapter is not read" : "Mark as read: this chapter");
       told.textContent = done ? "✓ You marked this chapter as read." : "";
     };
     button.addEventListener("click", () => {

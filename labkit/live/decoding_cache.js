@@ -257,7 +257,7 @@ function render({ model, el }) {
 
   // Who wants less motion gets steps alone.
   const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
-  const keyHeads = choice(view, "h_kv", { label: "of keys h_kv" });
+  const keyHeads = choice(view, "h_kv", { label: "Heads of keys h_kv" });
   view.follow(["h"], () => {
     for (const option of keyHeads.querySelectorAll("option")) {
       option.disabled = Number(option.value) > view.get("h");

@@ -204,7 +204,7 @@ function render({ model, el }) {
     ),
     row(
       choice(view, "measure", { label: "Measure" }),
-      toggle(view, "by_measure", { label: "Sort by it" }),
+      toggle(view, "by_measure", { label: "Sort by measure" }),
       counter(view, "layer", { label: "Layer" }),
       counter(view, "head", { label: "Head" }),
     ),

@@ -350,7 +350,7 @@ function byHeads(view) {
     controls: [
       row(
         slider(view, "h", { label: "Heads h" }),
-        slider(view, "h_kv", { label: "of keys h_kv" }),
+        slider(view, "h_kv", { label: "Heads of keys h_kv" }),
       ),
       row(choice(view, "stage", { label: "Stage" }), ...buttons.nodes),
     ],

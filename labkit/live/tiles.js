@@ -339,7 +339,7 @@ function render({ model, el }) {
   off.classList.add("live-narrow");
   view.add(
     row(
-      slider(view, "n", { label: "n" }),
+      slider(view, "n", { label: "Length n" }),
       slider(view, "block_q", { label: "Queries a tile" }),
       slider(view, "block_k", { label: "Keys a tile" }),
       choice(view, "steepness", { label: "Scores times" }),

@@ -17,6 +17,7 @@ from sphinx.highlighting import PygmentsBridge
 
 TAG = re.compile("<[^>]+>")
 EXPECTED = "The error that was expected"
+NAME = ' aria-label="Toggle hidden content"'  # by which MyST-NB hides what a fold says
 
 
 def arrange(app: Sphinx, doctree: nodes.document) -> None:
@@ -69,7 +70,16 @@ class Measured(HtmlFormatter[str]):
         yield 0, "</code>"
 
 
+def name_folds(
+    app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: nodes.document | None
+) -> None:
+    """Let folded code be called what its line says: "Show code cell source"."""
+    if "body" in context:
+        context["body"] = context["body"].replace(NAME, "")
+
+
 def setup(app: Sphinx) -> dict[str, Any]:
     PygmentsBridge.html_formatter = Measured
     app.connect("doctree-read", arrange)
+    app.connect("html-page-context", name_folds)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

@@ -16,7 +16,7 @@ from sphinx.config import Config
 from sphinx.util.docutils import SphinxDirective
 
 from labkit.live import FIGURES, MIME
-from labkit.live.base import own_parts, shared_parts, style
+from labkit.live.base import own_parts, shared_parts, style, without_types
 from press import BOOK, BUILD
 
 FILES = BUILD / "live"
@@ -63,7 +63,7 @@ def placed(stored: dict[str, Any]) -> nodes.raw:
 
 def page_script(names: Iterable[str]) -> str:
     """Write what a page with these figures runs: a classic script, since modules need a server."""
-    mounts = (BOOK / "_static" / "live.js").read_text(encoding="utf-8")
+    mounts = without_types(BOOK / "_static" / "live.js")
     parts = [mounts, f"labkitLive.shared = {shared_parts()};"]
     for figure in FIGURES:
         if figure.name in names:

@@ -203,9 +203,8 @@ def be_still(figure: Tag, picture: pictures.Picture) -> None:
 def move_answers(page: Page) -> None:
     """Take the folded answers out, and leave a link to each where it stood."""
     soup = BeautifulSoup("", "html.parser")
-    for fold in page.body.select(FOLDED):
-        if fold.find_parent("details"):
-            continue
+    folds = page.body.select(FOLDED)
+    for fold in [fold for fold in folds if not fold.find_parent("details")]:
         number = f"{page.number or page.slug}.{len(page.answers) + 1}"
         anchor = re.sub(r"[^a-z0-9]+", "-", f"{ANSWERS}-{number}".lower())
         summary = first(fold, "summary").extract().get_text(" ", strip=True)

@@ -123,6 +123,11 @@ def set_theme(page: Page, theme: str) -> None:
     page.evaluate(f"document.documentElement.dataset.mode = '{theme}'")
 
 
+def wait_for_drawing(page: Page) -> None:
+    """Wait until what was done to a page is laid out and drawn: two frames."""
+    page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+
+
 def serious(
     page: Page,
     context: str | dict[str, list] | None = None,

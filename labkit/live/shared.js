@@ -294,7 +294,8 @@ function valuesTable(quantity, rows, axes) {
 
 // A control is marked with the trait it sets, for those who drive the page from outside.
 
-function unique() {
+/** @type {() => string} */
+export function unique() {
   return `live-${Math.random().toString(36).slice(2)}`;
 }
 
@@ -432,20 +433,32 @@ export const sum = (numbers) => numbers.reduce((total, x) => total + x, 0);
 /** @type {(count: number) => string[]} */
 export const numbered = (count) => Array.from({ length: count }, (_, i) => String(i + 1));
 
+// A line that tells what is wrong with what was typed; the control says so too, until all is well.
+/** @type {() => Complaint} */
+export function complaint() {
+  const id = unique();
+  const line = element("p", { class: "live-error", id, role: "alert" });
+  function tell(control, fault) {
+    write(line, fault);
+    const said = { "aria-invalid": "true", "aria-describedby": id };
+    for (const [name, value] of Object.entries(said)) {
+      if (fault) control.setAttribute(name, value);
+      else control.removeAttribute(name);
+    }
+  }
+  return { line, tell };
+}
+
 // A matrix whose entries can be typed. What is no number is refused beside it; the old one stays.
 /** @type {Editable} */
 export function editable(view, trait, { label, axes }) {
-  const id = unique();
-  const error = element("p", { class: "live-error", id, role: "alert" });
+  const error = complaint();
   const start = view.get(trait);
   /** @type {HTMLInputElement[][]} */
   const inputs = start.map(() => []);
 
   function accept(input) {
-    if (!input.hasAttribute("aria-invalid")) return;
-    input.removeAttribute("aria-invalid");
-    input.removeAttribute("aria-describedby");
-    write(error, "");
+    if (input.hasAttribute("aria-invalid")) error.tell(input, "");
   }
 
   function read(i, j, leaving) {
@@ -458,12 +471,10 @@ export function editable(view, trait, { label, axes }) {
       view.set(trait, next);
       if (leaving) input.value = short(x);
     } else if (leaving) {
-      input.setAttribute("aria-invalid", "true");
-      input.setAttribute("aria-describedby", id);
       const typed = input.value.trim() === "" ? "An empty cell" : `“${input.value.slice(0, 20)}”`;
       const limit = LARGEST.toLocaleString("en");
       const old = short(view.get(trait)[i][j]);
-      write(error, `${typed} is not a number from −${limit} to ${limit}: it stays ${old}.`);
+      error.tell(input, `${typed} is not a number from −${limit} to ${limit}: it stays ${old}.`);
     }
   }
 
@@ -522,7 +533,7 @@ export function editable(view, trait, { label, axes }) {
   });
   choose(0, 0);
   const above = element("div", { class: "live-signed" }, table, minus);
-  return { node: element("div", { class: "live-typed" }, above, error), cells: inputs };
+  return { node: element("div", { class: "live-typed" }, above, error.line), cells: inputs };
 }
 
 // A grid of buttons. One of them takes the Tab key, arrows move on.

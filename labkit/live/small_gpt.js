@@ -1,6 +1,6 @@
 import {
-  View, button, buttonGrid, coloured, counter, decode, element, linear, maskOf, pick, readTensors,
-  roomFor, row, show, slider, softmax, spoken, weightMap, write,
+  View, button, buttonGrid, coloured, complaint, counter, decode, element, linear, maskOf, pick, readTensors,
+  roomFor, row, show, slider, softmax, spoken, unique, weightMap, write,
 } from "./shared.js";
 
 const EPS = 1e-5; // of LayerNorm
@@ -261,8 +261,9 @@ const list = (words) => words.map((word) => `“${word}”`).join(", ");
 
 // The story as text. What is no story is told beside it and left as it is; the old story stays.
 function textBox(view, { words: known, most }) {
-  const [id, fault] = ["box", "fault"].map((part) => `${part}-${Math.random().toString(36).slice(2)}`);
-  const error = element("p", { class: "live-error live-kept", id: fault, role: "alert" });
+  const id = unique();
+  const error = complaint();
+  error.line.classList.add("live-kept");
   const box = element("textarea", {
     id,
     rows: 3,
@@ -274,7 +275,7 @@ function textBox(view, { words: known, most }) {
     onchange: () => accept(true),
   });
 
-  function complaint(words, leaving) {
+  function wrongWith(words, leaving) {
     const strange = [...new Set(words.filter((word) => !known.includes(word)))];
     // A word that is still being typed at the end may become one that is known.
     const unfinished = !leaving && !/[\s.]$/.test(box.value) ? words.at(-1) : undefined;
@@ -292,11 +293,8 @@ function textBox(view, { words: known, most }) {
   // Says whether what stands there is a story now.
   function accept(leaving) {
     const words = wordsOf(box.value);
-    const told = complaint(words, leaving);
-    write(error, told ? `${told} The story before stays.` : "");
-    box.toggleAttribute("aria-invalid", Boolean(told));
-    if (told) box.setAttribute("aria-describedby", fault);
-    else box.removeAttribute("aria-describedby");
+    const told = wrongWith(words, leaving);
+    error.tell(box, told && `${told} The story before stays.`);
     const whole = words.length > 0 && words.every((word) => known.includes(word));
     if (told || !whole) return false;
     if (words.join(" ") !== view.get("story")) change(words);
@@ -323,7 +321,7 @@ function textBox(view, { words: known, most }) {
     if (wordsOf(box.value).join(" ") !== view.get("story")) put(view.get("story").split(" "));
   });
   return {
-    node: element("div", {}, element("label", { for: id }, "Story"), box, error),
+    node: element("div", {}, element("label", { for: id }, "Story"), box, error.line),
     box,
     accept,
     put,

@@ -1,6 +1,6 @@
 import {
-  View, button, coloured, decode, element, linear, maskOf, readTensors, row, shade, show, softmax,
-  spoken, sum, toggle, write,
+  View, button, coloured, complaint, decode, element, linear, maskOf, readTensors, row, shade, show, softmax,
+  spoken, sum, toggle, unique, write,
 } from "./shared.js";
 
 const LETTERS = "abcdefghijklmnop"; // one for each token
@@ -139,9 +139,9 @@ function layerPart(view, { title, switches }) {
 
 // A sequence as text. What is none is told below it and left as it is; the old one stays.
 function sequenceBox(view) {
-  const [id, fault] = ["box", "fault"].map((part) => `${part}-${Math.random().toString(36).slice(2)}`);
+  const id = unique();
   const n = view.get("sequence").length;
-  const error = element("p", { class: "live-error", id: fault, role: "alert" });
+  const error = complaint();
   const hint = element("p", {}, `${n} letters from a to p: each is a token. Before the first comes the last.`);
   const count = element("span", { class: "live-control" });
   const box = element("input", {
@@ -159,7 +159,7 @@ function sequenceBox(view) {
   const typed = () => box.value.toLowerCase().replaceAll(/\s/g, "");
 
   // Too few letters are a fault when the box is left: until then they may be on their way.
-  function complaint(letters, leaving) {
+  function wrongWith(letters, leaving) {
     const strange = [...new Set(letters)].filter((letter) => !LETTERS.includes(letter));
     if (strange.length) {
       const told = strange.slice(0, 5).map((letter) => `“${letter}”`);
@@ -173,13 +173,10 @@ function sequenceBox(view) {
 
   function read(leaving) {
     const letters = [...typed()];
-    const told = complaint(letters, leaving);
+    const told = wrongWith(letters, leaving);
     write(count, `${letters.length} of ${n}`);
     hint.hidden = Boolean(told);
-    write(error, told ? `${told} The figure still shows ${view.get("sequence")}.` : "");
-    box.toggleAttribute("aria-invalid", Boolean(told));
-    if (told) box.setAttribute("aria-describedby", fault);
-    else box.removeAttribute("aria-describedby");
+    error.tell(box, told && `${told} The figure still shows ${view.get("sequence")}.`);
     if (!told && letters.length === n) view.set("sequence", letters.join(""));
   }
 
@@ -191,7 +188,7 @@ function sequenceBox(view) {
   const label = element("label", { for: id, class: "live-control" }, "Sequence");
   return {
     nodes: [label, box, count],
-    fault: element("div", { class: "live-fault" }, hint, error),
+    fault: element("div", { class: "live-fault" }, hint, error.line),
   };
 }
 

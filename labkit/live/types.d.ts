@@ -53,6 +53,12 @@ interface Part {
 // A control that sets a trait.
 type Control = (view: View, trait: string, given: { label: string }) => HTMLElement;
 
+// A line below a control, and what fills it; an empty fault takes the last one back.
+interface Complaint {
+  line: HTMLElement;
+  tell(control: HTMLElement, fault: string): void;
+}
+
 // A list of texts of which one is chosen by its place; `follow` changes the texts.
 type ByPlace = (
   view: View,

@@ -15,6 +15,11 @@ declare const Plotly: {
   animate(drawing: Element, frames: string[], options: object): Promise<void>;
 };
 
+// Make an element, for the scripts that add some to a page.
+declare var make: (
+  tag: string, attributes?: object, ...children: (Node | string)[]
+) => HTMLElement;
+
 // From Bootstrap, which the theme brings.
 declare const bootstrap: {
   Popover: { getOrCreateInstance(element: Element, options: object): { show(): void; hide(): void } };

@@ -38,6 +38,11 @@ def name(path: Path) -> str:
     return path.relative_to(ROOT).with_suffix("").as_posix()
 
 
+def title(path: Path) -> str:
+    """Read a notebook's title, as Markdown."""
+    return str(read(path).cells[0].source).splitlines()[0].removeprefix("# ")
+
+
 def code_cells(notebook: NotebookNode) -> list[NotebookNode]:
     return [cell for cell in notebook.cells if cell.cell_type == "code"]
 

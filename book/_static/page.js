@@ -1,5 +1,12 @@
 "use strict";
 
+window.make = (tag, attributes = {}, ...children) => {
+  const made = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
+  made.append(...children);
+  return made;
+};
+
 // A link to a verdict shows what is folded in it, and what it is folded into.
 function unfold() {
   const target = document.getElementById(location.hash.slice(1));

@@ -35,13 +35,6 @@
     }
   }
 
-  function make(tag, attributes, ...children) {
-    const made = document.createElement(tag);
-    for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
-    made.append(...children);
-    return made;
-  }
-
   /** @type {(selector: string) => HTMLAnchorElement[]} */
   const links = (selector) => [...document.querySelectorAll(selector)].filter(
     /** @type {(link: Element) => link is HTMLAnchorElement} */ (
@@ -98,7 +91,7 @@
         const first = /** @type {HTMLElement | null} */ (document.querySelector(".front-chapters a"));
         first?.focus();
       });
-      line = /** @type {HTMLElement} */ (make("p", { class: "front-forget" }, make("span", { role: "status" }), " ", forget));
+      line = make("p", { class: "front-forget" }, make("span", { role: "status" }), " ", forget);
       cards.after(line);
     }
     if (!line) return;

@@ -187,13 +187,6 @@
 
   // Showing
 
-  function make(tag, attributes = {}, ...children) {
-    const element = document.createElement(tag);
-    for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
-    element.append(...children);
-    return element;
-  }
-
   // A text, its found words marked.
   function marked(text, match) {
     const isFound = (piece) => (

@@ -46,9 +46,13 @@ ICONS = """
     magnifying-glass moon sun triangle-exclamation xmark
 """.split()
 
+# Sphinx's own search, which the book's replaces, and the script that marks what it has found.
+SPHINX_SEARCH = ("searchtools.js", "language_data.js", "sphinx_highlight.js")
 # Of thebe, which names another host and fails twice; of buttons that fold, where pages have
 # details; of sets of tabs; and the page's name, which only a choice of versions asks for.
-UNUSED = re.compile("thebe|toggle|design-tabs|documentation_options.pagename")
+UNUSED = re.compile(
+    "|".join(["thebe|toggle|design-tabs|documentation_options.pagename", *SPHINX_SEARCH])
+)
 
 
 def vendor(app: Sphinx, config: Config) -> None:

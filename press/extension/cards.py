@@ -30,9 +30,11 @@ def add_cards(
 def needed(builder: StandaloneHTMLBuilder, pagename: str, doctree: nodes.document) -> Iterator[str]:
     """Write the cards of a page's links, each once, in their order."""
     links = [link.get("refuri", "") for link in doctree.findall(nodes.reference)]
+    addresses = {docname: builder.get_relative_uri(pagename, docname) for docname in PLACES}
     entries = {
-        f"{builder.get_relative_uri(pagename, docname)}#{name}": (docname, section)
-        for docname in PLACES
+        f"{address}#{name}": (docname, section)
+        for docname, address in addresses.items()
+        if any(link.startswith(f"{address}#") for link in links)
         for section in builder.env.get_doctree(docname).findall(nodes.section)
         for name in (*section["ids"], section.get("slug"))
     }

@@ -31,11 +31,15 @@ def put_in(app: Sphinx, doctree: nodes.document) -> None:
 
 
 def inline(drawing: str, alt: str, name: str, file: str) -> str:
-    """Write a drawing as part of a page: told in words, its arrow heads named apart."""
-    drawing = re.sub(r'(id="|url\(#)head-', rf"\1{name}-", drawing)
+    """Write a drawing as part of a page, told in words."""
     label = f'<svg role="img" aria-label="{escape(" ".join(alt.split()))}" '
-    svg = drawing.replace("<svg ", label, 1)
+    svg = apart(drawing, name).replace("<svg ", label, 1)
     return f'<span class="drawing" data-file="{escape(file)}">{svg}</span>'
+
+
+def apart(svg: str, name: str) -> str:
+    """Name a drawing's arrow heads apart from those of the page's other drawings."""
+    return re.sub(r'(id="|url\(#)head-', rf"\1{name}-", svg)
 
 
 def write_style(app: Sphinx, config: Config) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,8 @@ from sphinx.util.docutils import SphinxDirective
 
 from press import ROOT, contents, minutes
 from press.drawings.cards import CARDS
-from press.notebooks import read
+from press.extension.drawings import apart
+from press.notebooks import read, title
 
 
 class Cards(SphinxDirective):
@@ -28,7 +28,7 @@ class Cards(SphinxDirective):
             card = nodes.container(classes=["front-card"])
             if folder == "chapters":
                 card += nodes.raw(text=picture(place), format="html")
-            card += self.parse_text_to_nodes(f"[{title(name)}](/{name})")
+            card += self.parse_text_to_nodes(f"[{title(notebook(name))}](/{name})")
             if takes := short(name):
                 card += nodes.paragraph("", takes, classes=["front-minutes"])
             cards += card
@@ -47,7 +47,7 @@ class Route(SphinxDirective):
             self.env.note_dependency(str(notebook(name)))
             reading = minutes.of_chapter(read(notebook(name))).reading
             total += reading
-            lines.append(f"| {reading} | [{title(name)}](/{name}) |")
+            lines.append(f"| {reading} | [{title(notebook(name))}](/{name}) |")
         lines.append(f"| {total} | together |")
         return self.parse_text_to_nodes("\n".join(lines))
 
@@ -69,11 +69,6 @@ def notebook(name: str) -> Path:
     return ROOT / f"{name}.ipynb"
 
 
-def title(name: str) -> str:
-    """Read a notebook's title, as Markdown."""
-    return str(read(notebook(name)).cells[0].source).splitlines()[0].removeprefix("# ")
-
-
 def short(name: str) -> str:
     """Say in two words how long a chapter or a lab takes; of an audit nothing."""
     if name.startswith("chapters/"):
@@ -92,8 +87,8 @@ def at_length(name: str) -> str:
 
 
 def picture(place: int) -> str:
-    """Draw a chapter's card, its arrow heads named apart."""
-    svg = re.sub(r'(id="|url\(#)head-', rf"\1card-{place}-", CARDS[place]().svg())
+    """Draw a chapter's card."""
+    svg = apart(CARDS[place]().svg(), f"card-{place}")
     return f'<span class="drawing front-picture" aria-hidden="true">{svg}</span>'
 
 

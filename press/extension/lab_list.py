@@ -16,7 +16,7 @@ from sphinx.util.docutils import SphinxDirective
 
 from press import BUILD, wheel
 from press.lab_sets import TOPICS, cards
-from press.notebooks import LABS, read, tagged
+from press.notebooks import LABS, read, tagged, title
 from press.project import PROJECT
 from press.stamp import read as read_project
 
@@ -85,8 +85,7 @@ def table(labs: list[Path]) -> str:
 
 def linked(path: Path) -> str:
     """Write a lab's title as a link to its page."""
-    title = read(path).cells[0].source.splitlines()[0].lstrip("# ")
-    return f"[{title}](/labs/{path.stem})"
+    return f"[{title(path)}](/labs/{path.stem})"
 
 
 def links(labs: list[Path], repository: str | None) -> str:

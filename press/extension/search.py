@@ -11,7 +11,7 @@ import json
 import keyword
 import re
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,8 @@ from sphinx.config import Config
 from sphinx.search.en import english_stopwords, js_porter_stemmer
 
 from labkit import ledger
-from press.extension.assets import PACKAGES, VENDORED
+from press import contents
+from press.extension.assets import PACKAGES, SPHINX_SEARCH, VENDORED
 from press.extension.claims import ERRATA
 from press.extension.errata import SHOWN
 
@@ -32,8 +33,6 @@ from press.extension.errata import SHOWN
 WHOLE = (ERRATA, "book/changelog")
 TEMPLATES = Path(__file__).parent / "templates"
 INDEX = "search-index.js"
-# Sphinx's own search, and the script that marks what it has found.
-REPLACED = ("searchtools.js", "language_data.js", "sphinx_highlight.js")
 KINDS = {"chapters": "chapter", "labs": "lab", "audits": "audit"}
 
 # What TeX writes by name. A name that is not here stays as a word.
@@ -147,7 +146,7 @@ def entries(app: Sphinx) -> dict[str, list[list[Any]]]:
     pages: list[list[Any]] = []
     sections: list[list[Any]] = []
     places: dict[str, int] = {}
-    for name in in_order(app):
+    for _, name in contents.order():
         places[name] = len(pages)
         page, *rest = parts(app.env.get_doctree(name))
         kind = KINDS.get(name.partition("/")[0], "page")
@@ -177,17 +176,6 @@ def entries(app: Sphinx) -> dict[str, list[list[Any]]]:
     return {"pages": pages, "sections": sections, "claims": claims}
 
 
-def in_order(app: Sphinx) -> Iterable[str]:
-    """Name the pages as the table of contents has them."""
-
-    def below(name: str) -> Iterator[str]:
-        yield name
-        for child in app.env.toctree_includes.get(name, []):
-            yield from below(child)
-
-    return dict.fromkeys(below(app.config.root_doc))
-
-
 def prepare(app: Sphinx, config: Config) -> None:
     """Put what the search is made of where Sphinx copies static files from."""
     VENDORED.mkdir(parents=True, exist_ok=True)
@@ -212,17 +200,9 @@ def write(app: Sphinx) -> Iterator[tuple[str, dict[str, Any], str]]:
     yield "search", {"title": "Search"}, "search.html"
 
 
-def drop_replaced(
-    app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: Any
-) -> None:
-    """Load none of the scripts of Sphinx's search."""
-    scripts = context["script_files"]
-    context["script_files"] = [s for s in scripts if not str(s.filename).endswith(REPLACED)]
-
-
 def remove_replaced(app: Sphinx, exception: Exception | None) -> None:
     """Ship none of the scripts of Sphinx's search, which its theme copies."""
-    for name in (*(f"_static/{script}" for script in REPLACED), "searchindex.js"):
+    for name in (*(f"_static/{script}" for script in SPHINX_SEARCH), "searchindex.js"):
         (Path(app.outdir) / name).unlink(missing_ok=True)
 
 
@@ -231,7 +211,6 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.add_css_file("search.css")
     app.connect("config-inited", prepare)
     app.connect("builder-inited", replace)
-    app.connect("html-page-context", drop_replaced, priority=900)
     app.connect("html-collect-pages", write)
     app.connect("build-finished", remove_replaced)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -153,6 +153,8 @@ PLACES = """figure => [...figure.querySelectorAll("*:not([role=alert])")].flatMa
   const place = [x + scrollX, y + scrollY, width, height].map(Math.round).join();
   return one.checkVisibility() && width ? [place] : [];
 })"""
+# Loads the model, and then says that it is loading, until the model is there.
+LOADER = re.compile("^Load(ing)? the model")
 MOST_STOPS = 200  # of Tab, in a figure
 OPEN_FOLDS = """(figure, open) => {
   for (const fold of figure.querySelectorAll("details")) fold.open = open;
@@ -199,7 +201,7 @@ def open_figure(page: Page, site: str, figure: str) -> Locator:
     shown.scroll_into_view_if_needed()
     wait_for_drawing(page)  # code that comes near the window takes its own height
     if FIGURES[figure].parcel():
-        load = shown.get_by_role("button", name="Load the model")
+        load = shown.get_by_role("button", name=LOADER)
         load.click()
         load.wait_for(state="hidden")
     return shown
@@ -885,7 +887,7 @@ def test_the_model_comes_when_it_is_played(browser: Browser, site: str, served: 
     assert asked() == 0
     check_values(shown, "small_gpt", state)
     shown.locator('[data-place="[0,1]"]').press("Space")
-    shown.get_by_role("button", name="Load").wait_for(state="hidden")
+    shown.get_by_role("button", name=LOADER).wait_for(state="hidden")
     state = read_state(shown, "small_gpt")
     assert state["heads_on"][0][1] is False
     check_values(shown, "small_gpt", state)
@@ -905,7 +907,7 @@ def test_a_model_that_does_not_come_can_be_asked_for_again(browser: Browser, sit
     check_values(shown, "small_gpt", PLACED["small_gpt"][1])
     page.unroute("**/small_gpt.parcel.js")
     again.press("Enter")
-    again.wait_for(state="hidden")
+    shown.get_by_role("button", name=LOADER).wait_for(state="hidden")
     assert shown.locator("textarea").evaluate("box => box === document.activeElement")
     page.context.close()
 

@@ -1,6 +1,6 @@
 import {
-  View, button, buttonGrid, coloured, complaint, counter, decode, element, linear, maskOf, pick, readTensors,
-  roomFor, row, show, slider, softmax, spoken, unique, weightMap, write,
+  View, button, buttonGrid, coloured, complaint, counter, decode, element, linear, maskOf, pick,
+  readTensors, roomFor, row, show, slider, softmax, spoken, unique, weightMap, write,
 } from "./shared.js";
 
 const EPS = 1e-5; // of LayerNorm

@@ -1,6 +1,6 @@
 import {
-  View, button, coloured, complaint, decode, element, linear, maskOf, readTensors, row, shade, show, softmax,
-  spoken, sum, toggle, unique, write,
+  View, button, coloured, complaint, decode, element, linear, maskOf, readTensors, row, shade, show,
+  softmax, spoken, sum, toggle, unique, write,
 } from "./shared.js";
 
 const LETTERS = "abcdefghijklmnop"; // one for each token

@@ -172,8 +172,7 @@ def test_the_dialog_is_led_by_keys(page: Page, site: str):
 
     ask(page, "slabs")
     section = results(place).first.get_by_role("link", name="The equation")
-    stops = results(place).locator("a").count()
-    for _ in range(stops):
+    for _ in range(results(place).locator("a").count()):
         page.keyboard.press("ArrowDown")
         if section.evaluate("link => link === document.activeElement"):
             break

@@ -8,6 +8,7 @@ BIN := $(CURDIR)/.venv/bin
 NOTEBOOKS := $(sort $(wildcard */*.ipynb))
 READY := .venv/ready
 VENDORED := book/node_modules/.package-lock.json
+BUNDLES := labkit/figures/bundles
 PORT ?= 8000
 # PyTorch's own index has a build for Linux without CUDA; the one on PyPI brings gigabytes of it.
 TORCH_CPU := https://download.pytorch.org/whl/cpu
@@ -15,21 +16,23 @@ ANSWERS := from urllib.request import urlopen; urlopen("$(TORCH_CPU)/torch/", ti
 HAS_TORCH := from importlib.metadata import version; \
   assert "torch==" + version("torch").split("+")[0] in open("requirements.txt").read().split()
 # Sphinx copies static files only when a page changed, so a newer one asks for a full build.
-SHARED := book/_static book/drawings press/drawings press/extension labkit/live \
-  labkit/stories.safetensors labkit/reporters.safetensors _config.yml _toc.yml
+SHARED := book/_static book/search book/drawings press/drawings press/extension labkit/figures \
+  labkit/models/stories.safetensors labkit/models/reporters.safetensors _config.yml _toc.yml
 STALE = $(shell find $(SHARED) -newer _build/html/index.html 2>/dev/null | head -n 1)
+# Skips what has passed and has not changed since; FRESH=1 runs it all the same, and so does CI.
+UNLESS_PASSED = $(BIN)/python -m press.stamps
 # The environment brings Node, which the formulas and the front-end files need at build time.
 export PATH := $(BIN):$(PATH)
 export PYTHONDONTWRITEBYTECODE := 1
 
-.PHONY: help setup book serve pdf epub archive labs marks test check lint unit notebooks tamper pages \
+.PHONY: help setup book serve pdf epub archive labs marks test check lint unit bits notebooks tamper pages \
   colab checkpoint ranks matrix seal run requirements stamp lab wheel bench frames weights \
   clean diff-setup
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' Makefile
 
-setup: $(READY) $(VENDORED) ## Make the virtual environment and fetch the front-end files
+setup: $(READY) $(VENDORED) $(BUNDLES) ## Make the virtual environment, fetch front-end files, bundle the figures
 
 $(READY): requirements.txt pyproject.toml press/pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
@@ -50,6 +53,12 @@ $(VENDORED): book/package-lock.json $(READY)
 	@npm ci --prefix book --no-fund --no-audit --loglevel=error
 	@touch $@
 
+# The folder is its own stamp: who deletes it gets it made again.
+$(BUNDLES): $(wildcard labkit/figures/js/*.js) labkit/figures/live.py press/figures.py $(VENDORED)
+	@echo "== Live figures: $@"
+	@$(BIN)/python -m press.figures
+	@touch $@
+
 book: setup ## Build the HTML book, warnings are errors
 	@echo "== Book"
 	@$(BIN)/jupyter-book build . $(if $(STALE),--all) -W --keep-going --quiet
@@ -60,11 +69,11 @@ serve: book ## Build the book and serve it on this machine
 	@$(BIN)/python -m http.server --bind 127.0.0.1 --directory _build/html $(PORT)
 
 pdf: book ## Print the book as one PDF
-	@$(BIN)/python -m press.browser
+	@$(BIN)/python -m press.install_browser
 	@$(BIN)/python -m press.editions.pdf
 
 epub: book ## Write the book as an EPUB
-	@$(BIN)/python -m press.browser
+	@$(BIN)/python -m press.install_browser
 	@$(BIN)/python -m press.editions.epub
 
 labs: setup ## Write the labs for a class, with and without solutions, to OUT=folder
@@ -78,20 +87,25 @@ marks: setup ## List which checks passed in the labs handed in to IN=folder
 archive: book ## Pack the pages as one zip file that opens by double click
 	@$(BIN)/python -m press.archive
 
-test: lint unit notebooks pages colab ## Run every check that decides whether a change lands
+test: lint unit bits notebooks pages colab ## Run what decides whether a change lands; FRESH=1 what has passed and not changed, too
 	@echo "All checks passed."
 
 lint: setup ## Check style and types, of Python and of scripts, and the workflows
 	@echo "== Style and types"
-	@$(BIN)/ruff check --quiet .
-	@$(BIN)/ruff format --quiet --check .
-	@$(BIN)/mypy --no-error-summary labkit press
-	@npm run lint --prefix book --silent
-	@$(BIN)/zizmor --offline --quiet --min-severity medium .github
+	@$(UNLESS_PASSED) lint bash -c 'ruff check --quiet . && ruff format --quiet --check . \
+	  && mypy --no-error-summary labkit press && npm run lint --prefix book --silent \
+	  && zizmor --offline --quiet --min-severity medium .github'
 
 unit: setup ## Test labkit against PyTorch, the ledger and the notebooks' form
 	@echo "== labkit, ledger, form of the notebooks"
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadgroup --ignore tests/browser
+	@OMP_NUM_THREADS=1 $(UNLESS_PASSED) unit \
+	  $(BIN)/python -m pytest -n 2 --dist loadgroup --ignore tests/browser
+
+bits: setup ## Test the labs' checks with the last bits moved; SEED=2 in another way, TESTS=tests all there is
+	@echo "== With the last bits moved, as on other machines"
+	@OMP_NUM_THREADS=1 $(UNLESS_PASSED) bits \
+	  $(BIN)/python -m pytest -n 2 --dist loadgroup --ignore tests/browser \
+	  --move-bits $(or $(SEED),1) $(or $(TESTS),tests/test_checks.py)
 
 check: lint ## Run what takes under a minute, while writing
 	@echo "== labkit, ledger, form of the notebooks, without what is slow"
@@ -99,13 +113,14 @@ check: lint ## Run what takes under a minute, while writing
 
 notebooks: setup ## Execute every notebook again and compare each output
 	@echo "== Notebooks, executed again and compared"
-	@$(BIN)/python -m pytest --nbval --nbval-cell-timeout 300 -n 2 --dist loadfile \
+	@$(UNLESS_PASSED) notebooks \
+	  $(BIN)/python -m pytest --nbval --nbval-cell-timeout 300 -n 2 --dist loadfile \
 	  --junitxml _build/reports/notebooks.xml $(NOTEBOOKS)
 
 pages: book ## Open every page, and the labs in JupyterLab, in a browser; ALL=1 for every page, theme and edition
 	@echo "== Pages in a browser"
-	@$(BIN)/python -m press.browser
-	@$(if $(ALL),ALL_PAGES=1) $(BIN)/python -m pytest -n 2 tests/browser
+	@$(BIN)/python -m press.install_browser
+	@$(if $(ALL),ALL_PAGES=1) $(UNLESS_PASSED) pages $(BIN)/python -m pytest -n 2 tests/browser
 
 checkpoint: setup ## Train again what pages play: chapter 8's layers, the small GPT and its variants
 	@echo "== Training, about ten minutes on two cores"
@@ -113,7 +128,7 @@ checkpoint: setup ## Train again what pages play: chapter 8's layers, the small 
 
 colab: book ## Run labs as Colab would, without anything of ours; ALL=1 for every lab
 	@echo "== Labs in an environment like Colab's"
-	@$(BIN)/python -m tests.colab $(if $(ALL),--all)
+	@$(UNLESS_PASSED) colab $(BIN)/python -m tests.colab $(if $(ALL),--all)
 
 tamper: setup ## Change digits, verdicts and code, and see that each is noticed; ALL=1 for every place
 	@echo "== Tampering"
@@ -124,10 +139,10 @@ seal: setup ## Accept the ledger's order and its typed rows as they are
 
 ranks: setup ## Train the small GPT with its heads over WORLD=2 processes, and compare with one
 	@OMP_NUM_THREADS=1 $(BIN)/torchrun --standalone --nproc-per-node $(or $(WORLD),2) \
-	  -m labkit.tensor_parallel
+	  -m labkit.models.tensor_parallel
 
-matrix: setup ## Execute the notebooks as other machines would; OLDEST=1 with the oldest PyTorch too
-	@$(BIN)/python -m press.matrix $(if $(OLDEST),--oldest)
+matrix: setup ## Execute the notebooks as other machines would; OLDEST=1 with the oldest PyTorch too, ONLY=avx2 some of them
+	@$(BIN)/python -m press.matrix $(if $(OLDEST),--oldest) $(if $(ONLY),--only "$(ONLY)")
 
 run: setup ## Execute NB=path fresh and write it in canonical form
 	@test -n "$(NB)" || { echo "Say which notebook: make run NB=chapters/01_query_key_value.ipynb"; exit 1; }

@@ -26,9 +26,8 @@ declare const bootstrap: {
 };
 
 interface Window {
-  bookSearch: { open(found: any): void };
+  bookSearch: { open(found: any): Promise<void> };
   labkitLive: {
-    shared: any;
     figures: Record<string, { render(given: Given): () => void }>;
     parcels: Record<string, string>;
     fetchParcel(name: string, done: (bytes: DataView | null) => void): void;

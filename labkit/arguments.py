@@ -4,16 +4,10 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Sequence
 from numbers import Real
-from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor, nn
-
-if TYPE_CHECKING:
-    from labkit.attention import MultiHeadAttention
-    from labkit.cache import KVCache
+from torch import Tensor
 
 
 def shapes(**tensors: Tensor) -> str:
@@ -95,125 +89,11 @@ def check_input(name: str, x: Tensor, weight: Tensor) -> None:
         )
 
 
-def check_new_positions(k: Tensor, v: Tensor, held_k: Tensor | None, held_v: Tensor | None) -> None:
-    for name, new, held in (("k", k, held_k), ("v", v, held_v)):
-        form = f"(B, h, n, d_{name})"
-        check_tensor(name, new, 4, form)
-        if new.ndim > 4 or new.shape[-2] == 0:
-            raise ValueError(
-                f"{name} must have shape {form} with at least one position; got {tuple(new.shape)}."
-            )
-        if held is None:
-            continue
-        if new.dtype != held.dtype or new.device != held.device:
-            raise TypeError(
-                f"{name} must have the type and device of what the cache holds, {held.dtype} on "
-                f"{held.device}; got {new.dtype} on {new.device}. Convert it, or begin a new cache."
-            )
-        sizes = held.shape[0], held.shape[1], new.shape[2], held.shape[3]
-        if new.shape != sizes:
-            raise ValueError(
-                f"{name} must fit what the cache holds: {form} = {sizes}; got {tuple(new.shape)}. "
-                "Another batch or another layer needs a cache of its own."
-            )
-    if k.shape[:-1] != v.shape[:-1]:
-        raise ValueError(
-            f"k and v must agree in all but the last dimension; got {shapes(k=k, v=v)}. "
-            "Each key needs its value."
-        )
-
-
-def check_index(index: Tensor, held: Tensor | None) -> None:
-    if held is None:
-        raise ValueError("an empty cache has nothing to reorder. Append some positions first.")
-    check_tensor("index", index, 1, "(B,)")
-    if index.dtype not in (torch.int32, torch.int64):
-        raise TypeError(f"index must hold whole numbers, torch.int64; got {index.dtype}.")
-    batch = held.shape[0]
-    if index.ndim > 1 or len(index) == 0 or bool(((index < 0) | (index >= batch)).any()):
-        raise ValueError(
-            f"index must have shape (B,) and name places from 0 to {batch - 1}; got shape "
-            f"{tuple(index.shape)} with {index.tolist()}."
-        )
-
-
-def check_cache(cache: KVCache | None, x: Tensor, context: Tensor | None) -> int:
-    """Return how many positions the cache holds: none where there is no cache."""
-    if cache is None:
-        return 0
-    from labkit.cache import KVCache  # which imports this module
-
-    if not isinstance(cache, KVCache):
-        raise TypeError(
-            f"cache must be a labkit.KVCache; got {type(cache).__name__}. Make one for each layer: "
-            "cache = KVCache()."
-        )
-    if context is not None:
-        raise ValueError(
-            "a cache holds the keys and values of x, so there can be no context beside it; got "
-            "both. Leave one out."
-        )
-    check_tensor("x", x, 3, "(B, n, d_model)")
-    if x.ndim > 3:
-        raise ValueError(
-            "with a cache, x must have shape (B, n, d_model); got shape "
-            f"{tuple(x.shape)}. Merge the leading dimensions."
-        )
-    return cache.n
-
-
-def check_caches(caches: Sequence[KVCache] | None, blocks: int) -> int:
-    """Return how many positions each of the caches holds: none where there are no caches."""
-    if caches is None:
-        return 0
-    from labkit.cache import KVCache  # which imports this module
-
-    remedy = "Make them with caches = model.caches()."
-    kinds = [type(cache).__name__ for cache in caches if not isinstance(cache, KVCache)]
-    if kinds:
-        raise TypeError(f"caches must be of labkit.KVCache; got {', '.join(kinds)}. {remedy}")
-    different = len({id(cache) for cache in caches})
-    if not len(caches) == different == blocks:
-        raise ValueError(
-            f"each of the {blocks} blocks needs a cache of its own; got {len(caches)}, of which "
-            f"{different} different. {remedy}"
-        )
-    held = {cache.n for cache in caches}
-    if len(held) > 1:
-        raise ValueError(
-            f"the caches must hold the same positions; got {sorted(held)} of them. "
-            "Crop each to the same length."
-        )
-    return held.pop()
-
-
 def rotary_base(base: float | None, d_k: int) -> float | None:
     if base is None:
         return None
     even("d_k", d_k)
     return above_zero("rotary_base", base)
-
-
-def check_layer(layer: MultiHeadAttention) -> None:
-    from labkit.attention import MultiHeadAttention  # which imports this module
-
-    if not isinstance(layer, MultiHeadAttention):
-        raise TypeError(
-            f"layer must be a labkit.MultiHeadAttention; got {type(layer).__name__}. "
-            "Copy one of PyTorch's with MultiHeadAttention.from_torch."
-        )
-
-
-def check_read(inputs: Tensor | None, d_model: int) -> None:
-    """Check what a layer reads, where a sample of it is given."""
-    if inputs is None:
-        return
-    check_tensor("inputs", inputs, 1, "(..., d_model)")
-    if inputs.shape[-1] != d_model or inputs.numel() == 0:
-        raise ValueError(
-            f"inputs must have shape (..., d_model) with d_model={d_model} and at least one "
-            f"position; got shape {tuple(inputs.shape)}. Pass what the layer itself reads."
-        )
 
 
 def check_inputs(
@@ -249,44 +129,6 @@ def check_mask(mask: Tensor, shape: tuple[int, ...], form: str) -> None:
             f"mask must broadcast to {form} = {shape}: each dimension equal or 1; got shape "
             f"{tuple(mask.shape)}. Pass a (B, n_k) padding mask as mask[:, None, None, :], and a "
             "(B, n_q, n_k) mask as mask[:, None]."
-        )
-
-
-def check_convertible(module: nn.MultiheadAttention) -> None:
-    if not isinstance(module, nn.MultiheadAttention):
-        raise TypeError(
-            f"module must be a torch.nn.MultiheadAttention; got {type(module).__name__}."
-        )
-    variants = {
-        "add_bias_kv": module.bias_k is not None,
-        "add_zero_attn": module.add_zero_attn,
-        f"kdim={module.kdim}, vdim={module.vdim}": module.in_proj_weight is None,
-    }
-    found = "; ".join(name for name, present in variants.items() if present)
-    if found:
-        raise ValueError(
-            f"module must attend to its context alone, of width embed_dim={module.embed_dim}; got "
-            f"{found}. Build and train it without that, or keep PyTorch's module."
-        )
-
-
-def check_fits_torch(
-    d_model: int, h: int, h_kv: int, d_k: int, d_v: int, rotary_base: float | None
-) -> None:
-    if h_kv != h:
-        raise ValueError(
-            f"torch.nn.MultiheadAttention has keys and values for each head; got h={h} and "
-            f"h_kv={h_kv}. Keep labkit's module."
-        )
-    if rotary_base is not None:
-        raise ValueError(
-            f"torch.nn.MultiheadAttention has no rotary positions; got rotary_base={rotary_base}. "
-            "Keep labkit's module."
-        )
-    if not h * d_k == h * d_v == d_model:
-        raise ValueError(
-            f"torch.nn.MultiheadAttention needs d_k = d_v = d_model / h; got d_k={d_k}, "
-            f"d_v={d_v}, d_model={d_model} and h={h}. Keep labkit's module."
         )
 
 

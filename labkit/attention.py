@@ -14,9 +14,19 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from labkit import arguments, conversion
-from labkit.cache import KVCache
+from labkit.cache import KVCache, check_cache
 from labkit.fused import fused_attention
 from labkit.positions import rotate
+
+__all__ = [
+    "MultiHeadAttention",
+    "Projection",
+    "causal_mask",
+    "merge_heads",
+    "scaled_dot_product_attention",
+    "split_heads",
+    "window_mask",
+]
 
 Heads = tuple[Tensor, Tensor, Tensor]  # q, (..., h, n, d), k and v, (..., h_kv, n, d)
 
@@ -355,7 +365,12 @@ class MultiHeadAttention(nn.Module):
         >>> MultiHeadAttention.from_torch(nn.MultiheadAttention(6, 2)).d_k
         3
         """
-        return conversion.from_torch(cls, module)
+        conversion.check_convertible(module)
+        bias = module.in_proj_bias is not None
+        width, h, dropout = module.embed_dim, module.num_heads, module.dropout
+        copy = cls(width, h, bias=bias, dropout=dropout, device="meta")
+        copy.load_state_dict(conversion.from_torch(module.state_dict()), assign=True)
+        return copy.train(module.training)
 
     def to_torch(self, *, batch_first: bool = True) -> nn.MultiheadAttention:
         """Copy into a ``torch.nn.MultiheadAttention``: the inverse of from_torch.
@@ -370,7 +385,15 @@ class MultiHeadAttention(nn.Module):
         >>> MultiHeadAttention(d_model=6, h=2).to_torch().head_dim
         3
         """
-        return conversion.to_torch(self, batch_first)
+        conversion.check_fits_torch(
+            self.d_model, self.h, self.h_kv, self.d_k, self.d_v, self.rotary_base
+        )
+        bias = self.w_qkv.bias is not None
+        copy = nn.MultiheadAttention(
+            self.d_model, self.h, self.dropout, bias, batch_first=batch_first, device="meta"
+        )
+        copy.load_state_dict(conversion.to_torch(self.state_dict()), assign=True)
+        return copy.train(self.training)
 
     def _parts(self) -> list[Projection]:
         """Cut w_qkv into W^Q, W^K and W^V."""
@@ -386,7 +409,7 @@ class MultiHeadAttention(nn.Module):
         """Return q, (B, h, n, d), k and v, (B, h_kv, n, d): one product, two with a context."""
         h, h_kv, d_k, d_v, w_qkv = self.h, self.h_kv, self.d_k, self.d_v, self.w_qkv
         weight, bias = w_qkv.weight, w_qkv.bias
-        past = arguments.check_cache(cache, x, context)
+        past = check_cache(cache, x, context)
         context = x if context is None else context
         arguments.check_inputs(x, context, mask, weight, h, past)
         if context is x:
@@ -401,6 +424,23 @@ class MultiHeadAttention(nn.Module):
             start = past + k.shape[-2] - q.shape[-2]  # the last query stands at the last key
             q, k = rotate(q, self.rotary_base, start), rotate(k, self.rotary_base, past)
         return (q, k, v) if cache is None else (q, *cache.append(k, v))
+
+
+def check_layer(layer: MultiHeadAttention) -> None:
+    if not isinstance(layer, MultiHeadAttention):
+        raise TypeError(
+            f"layer must be a labkit.MultiHeadAttention; got {type(layer).__name__}. "
+            "Copy one of PyTorch's with MultiHeadAttention.from_torch."
+        )
+
+
+def with_heads(layer: MultiHeadAttention, h: int, h_kv: int) -> MultiHeadAttention:
+    """Make a layer like another but for its heads: room for numbers, none of which is drawn."""
+    where = layer.w_o.weight
+    bias, base = layer.w_qkv.bias is not None, layer.rotary_base
+    other = type(layer)(layer.d_model, h, h_kv=h_kv, d_k=layer.d_k, d_v=layer.d_v, bias=bias,
+        dropout=layer.dropout, rotary_base=base, device="meta", dtype=where.dtype)  # fmt: skip
+    return other.to_empty(device=where.device).train(layer.training)
 
 
 def _cut(x: Tensor, heads: tuple[int, ...], widths: tuple[int, ...]) -> tuple[Tensor, ...]:

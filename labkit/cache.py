@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
-from labkit.arguments import check_index, check_new_positions, whole
+from labkit.arguments import check_tensor, shapes, whole
 
 __all__ = ["KVCache"]
 
@@ -62,7 +64,7 @@ class KVCache:
             TypeError: not tensors, or not of the type and device of those held.
             ValueError: shapes that fit neither each other nor what is held. Nothing is added then.
         """
-        check_new_positions(k, v, self._k, self._v)
+        _check_new(k, v, self._k, self._v)
         start, end = self.n, self.n + k.shape[2]
         self._k, self._v = self._with_room(self._k, k, end), self._with_room(self._v, v, end)
         self._k[..., start:end, :] = k
@@ -95,7 +97,7 @@ class KVCache:
             TypeError: not a tensor of whole numbers.
             ValueError: an empty cache, another shape, or a place that the batch does not have.
         """
-        check_index(index, self._k)
+        _check_index(index, self._k)
         index = index.to(self.k.device)
         self._k, self._v = self.k.index_select(0, index), self.v.index_select(0, index)
 
@@ -115,3 +117,91 @@ class KVCache:
         wider = stored.new_empty(*stored.shape[:2], max(end, 2 * self.n), stored.shape[-1])
         wider[..., : self.n, :] = self._held(stored)
         return wider
+
+
+def check_cache(cache: KVCache | None, x: Tensor, context: Tensor | None) -> int:
+    """Return how many positions the cache holds: none where there is no cache."""
+    if cache is None:
+        return 0
+    if not isinstance(cache, KVCache):
+        raise TypeError(
+            f"cache must be a labkit.KVCache; got {type(cache).__name__}. Make one for each layer: "
+            "cache = KVCache()."
+        )
+    if context is not None:
+        raise ValueError(
+            "a cache holds the keys and values of x, so there can be no context beside it; got "
+            "both. Leave one out."
+        )
+    check_tensor("x", x, 3, "(B, n, d_model)")
+    if x.ndim > 3:
+        raise ValueError(
+            "with a cache, x must have shape (B, n, d_model); got shape "
+            f"{tuple(x.shape)}. Merge the leading dimensions."
+        )
+    return cache.n
+
+
+def check_caches(caches: Sequence[KVCache] | None, blocks: int) -> int:
+    """Return how many positions each of the caches holds: none where there are no caches."""
+    if caches is None:
+        return 0
+    remedy = "Make them with caches = model.caches()."
+    kinds = [type(cache).__name__ for cache in caches if not isinstance(cache, KVCache)]
+    if kinds:
+        raise TypeError(f"caches must be of labkit.KVCache; got {', '.join(kinds)}. {remedy}")
+    different = len({id(cache) for cache in caches})
+    if not len(caches) == different == blocks:
+        raise ValueError(
+            f"each of the {blocks} blocks needs a cache of its own; got {len(caches)}, of which "
+            f"{different} different. {remedy}"
+        )
+    held = {cache.n for cache in caches}
+    if len(held) > 1:
+        raise ValueError(
+            f"the caches must hold the same positions; got {sorted(held)} of them. "
+            "Crop each to the same length."
+        )
+    return held.pop()
+
+
+def _check_new(k: Tensor, v: Tensor, held_k: Tensor | None, held_v: Tensor | None) -> None:
+    for name, new, held in (("k", k, held_k), ("v", v, held_v)):
+        form = f"(B, h, n, d_{name})"
+        check_tensor(name, new, 4, form)
+        if new.ndim > 4 or new.shape[-2] == 0:
+            raise ValueError(
+                f"{name} must have shape {form} with at least one position; got {tuple(new.shape)}."
+            )
+        if held is None:
+            continue
+        if new.dtype != held.dtype or new.device != held.device:
+            raise TypeError(
+                f"{name} must have the type and device of what the cache holds, {held.dtype} on "
+                f"{held.device}; got {new.dtype} on {new.device}. Convert it, or begin a new cache."
+            )
+        sizes = held.shape[0], held.shape[1], new.shape[2], held.shape[3]
+        if new.shape != sizes:
+            raise ValueError(
+                f"{name} must fit what the cache holds: {form} = {sizes}; got {tuple(new.shape)}. "
+                "Another batch or another layer needs a cache of its own."
+            )
+    if k.shape[:-1] != v.shape[:-1]:
+        raise ValueError(
+            f"k and v must agree in all but the last dimension; got {shapes(k=k, v=v)}. "
+            "Each key needs its value."
+        )
+
+
+def _check_index(index: Tensor, held: Tensor | None) -> None:
+    if held is None:
+        raise ValueError("an empty cache has nothing to reorder. Append some positions first.")
+    check_tensor("index", index, 1, "(B,)")
+    if index.dtype not in (torch.int32, torch.int64):
+        raise TypeError(f"index must hold whole numbers, torch.int64; got {index.dtype}.")
+    batch = held.shape[0]
+    if index.ndim > 1 or len(index) == 0 or bool(((index < 0) | (index >= batch)).any()):
+        raise ValueError(
+            f"index must have shape (B,) and name places from 0 to {batch - 1}; got shape "
+            f"{tuple(index.shape)} with {index.tolist()}."
+        )

@@ -1,17 +1,10 @@
-"""Layers made from others: copies of ``torch.nn.MultiheadAttention``, and layers of other heads."""
+"""The parameters of ``torch.nn.MultiheadAttention`` under labkit's names, and the other way."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Mapping
 
-from torch import nn
-
-from labkit.arguments import check_convertible, check_fits_torch
-
-if TYPE_CHECKING:
-    from labkit.attention import MultiHeadAttention
-
-    Ours = TypeVar("Ours", bound=MultiHeadAttention)
+from torch import Tensor, nn
 
 TORCH_NAMES = {  # our parameters in torch.nn.MultiheadAttention
     "w_qkv.weight": "in_proj_weight",
@@ -21,34 +14,49 @@ TORCH_NAMES = {  # our parameters in torch.nn.MultiheadAttention
 }
 
 
-def from_torch(kind: type[Ours], theirs: nn.MultiheadAttention) -> Ours:
-    """Copy a ``torch.nn.MultiheadAttention``, as ``MultiHeadAttention.from_torch`` tells."""
-    check_convertible(theirs)
-    bias = theirs.in_proj_bias is not None
-    width, h, dropout = theirs.embed_dim, theirs.num_heads, theirs.dropout
-    ours = kind(width, h, bias=bias, dropout=dropout, device="meta")
-    state = theirs.state_dict()
-    names = [(name, other) for name, other in TORCH_NAMES.items() if other in state]
-    ours.load_state_dict({name: state[other].clone() for name, other in names}, assign=True)
-    return ours.train(theirs.training)
+def from_torch(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Copy the parameters of a ``torch.nn.MultiheadAttention`` under labkit's names."""
+    return {name: state[other].clone() for name, other in TORCH_NAMES.items() if other in state}
 
 
-def with_heads(layer: Ours, h: int, h_kv: int) -> Ours:
-    """Make a layer like another but for its heads: room for numbers, none of which is drawn."""
-    where = layer.w_o.weight
-    bias, base = layer.w_qkv.bias is not None, layer.rotary_base
-    other = type(layer)(layer.d_model, h, h_kv=h_kv, d_k=layer.d_k, d_v=layer.d_v, bias=bias,
-        dropout=layer.dropout, rotary_base=base, device="meta", dtype=where.dtype)  # fmt: skip
-    return other.to_empty(device=where.device).train(layer.training)
+def to_torch(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Copy the parameters of a layer under the names of ``torch.nn.MultiheadAttention``."""
+    return {TORCH_NAMES[name]: value.clone() for name, value in state.items()}
 
 
-def to_torch(ours: MultiHeadAttention, batch_first: bool) -> nn.MultiheadAttention:
-    """Copy into a ``torch.nn.MultiheadAttention``, as ``MultiHeadAttention.to_torch`` tells."""
-    check_fits_torch(ours.d_model, ours.h, ours.h_kv, ours.d_k, ours.d_v, ours.rotary_base)
-    bias = ours.w_qkv.bias is not None
-    theirs = nn.MultiheadAttention(
-        ours.d_model, ours.h, ours.dropout, bias, batch_first=batch_first, device="meta"
-    )
-    state = {TORCH_NAMES[name]: value.clone() for name, value in ours.state_dict().items()}
-    theirs.load_state_dict(state, assign=True)
-    return theirs.train(ours.training)
+def check_convertible(module: nn.MultiheadAttention) -> None:
+    if not isinstance(module, nn.MultiheadAttention):
+        raise TypeError(
+            f"module must be a torch.nn.MultiheadAttention; got {type(module).__name__}."
+        )
+    variants = {
+        "add_bias_kv": module.bias_k is not None,
+        "add_zero_attn": module.add_zero_attn,
+        f"kdim={module.kdim}, vdim={module.vdim}": module.in_proj_weight is None,
+    }
+    found = "; ".join(name for name, present in variants.items() if present)
+    if found:
+        raise ValueError(
+            f"module must attend to its context alone, of width embed_dim={module.embed_dim}; got "
+            f"{found}. Build and train it without that, or keep PyTorch's module."
+        )
+
+
+def check_fits_torch(
+    d_model: int, h: int, h_kv: int, d_k: int, d_v: int, rotary_base: float | None
+) -> None:
+    if h_kv != h:
+        raise ValueError(
+            f"torch.nn.MultiheadAttention has keys and values for each head; got h={h} and "
+            f"h_kv={h_kv}. Keep labkit's module."
+        )
+    if rotary_base is not None:
+        raise ValueError(
+            f"torch.nn.MultiheadAttention has no rotary positions; got rotary_base={rotary_base}. "
+            "Keep labkit's module."
+        )
+    if not h * d_k == h * d_v == d_model:
+        raise ValueError(
+            f"torch.nn.MultiheadAttention needs d_k = d_v = d_model / h; got d_k={d_k}, "
+            f"d_v={d_v}, d_model={d_model} and h={h}. Keep labkit's module."
+        )

@@ -35,7 +35,7 @@ __all__ = [
 FLOPS_PER_MAC = 2
 
 # Operations whose products PyTorch's counter does not see, and would count as 0.
-UNSEEN = (
+UNCOUNTED = (
     "_int_mm",
     "_native_multi_head_attention",
     "_scaled_dot_product_flash_attention_for_cpu",
@@ -252,7 +252,7 @@ def count_flops(function: Callable[..., Any], *args: Any, **kwargs: Any) -> int:
     """
     if not callable(function):
         raise TypeError(f"function must be callable; got a {type(function).__name__}.")
-    refusals = {getattr(torch.ops.aten, name): _refusal(name) for name in UNSEEN}
+    refusals = {getattr(torch.ops.aten, name): _refusal(name) for name in UNCOUNTED}
     gradients = torch.is_grad_enabled()
     with (
         torch.inference_mode(False),  # under which older versions of PyTorch count nothing

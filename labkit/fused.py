@@ -61,12 +61,12 @@ def _causal_by_blocks(
     blocks = []
     for start in range(blind, n_q, CAUSAL_BLOCK):
         stop = min(start + CAUSAL_BLOCK, n_q)
-        seen = n_k - n_q + stop
-        may = torch.ones(stop - start, seen, dtype=torch.bool, device=q.device)
-        may = may.tril(seen - stop + start)
+        n_visible = n_k - n_q + stop
+        may = torch.ones(stop - start, n_visible, dtype=torch.bool, device=q.device)
+        may = may.tril(n_visible - stop + start)
         if mask is not None:
-            may = may & mask[..., start:stop, :seen]
-        past = k[..., :seen, :], v[..., :seen, :]
+            may = may & mask[..., start:stop, :n_visible]
+        past = k[..., :n_visible, :], v[..., :n_visible, :]
         blocks.append(_on_kernel(q[..., start:stop, :], *past, may, False, scale, dropout_p))
     return F.pad(torch.cat(blocks, -2), (0, 0, blind, 0))
 

@@ -67,8 +67,8 @@ def relation_weight(weights: Tensor, relation: Tensor) -> Tensor:
             f"{tuple(relation.shape)}. A relation of each sequence of a batch of heads is "
             "(B, 1, n_q, n_k)."
         ) from None
-    asked = relation.any(-1).sum(-1)
-    return (weights * relation).sum((-2, -1)) / asked
+    n_queries = relation.any(-1).sum(-1)
+    return (weights * relation).sum((-2, -1)) / n_queries
 
 
 def offset_relation(n: int, offset: int, *, device: torch.device | str | None = None) -> Tensor:

@@ -1,4 +1,4 @@
-"""Where a word stands: attention does not see it, so it has to be told."""
+"""Position information: attention does not see where a word is, so a model has to be given it."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ def sinusoids(n: int, d_model: int, *, base: float = 10_000.0) -> Tensor:
 
 
 def rotate(x: Tensor, base: float = 10_000.0, start: int = 0) -> Tensor:
-    """Turn each pair of features by an angle that grows with the position.
+    """Rotate each pair of features by an angle that grows with the position.
 
-    Features 2i and 2i + 1 at position p are turned by p / base^(2i/d). The product of a turned
-    query and a turned key depends on their positions only through the distance between the two.
+    Features 2i and 2i + 1 at position p are rotated by p / base^(2i/d). The product of a rotated
+    query and a rotated key depends on their positions only through the distance between the two.
 
     Args:
         x: (..., n, d), queries or keys, d even.
-        base: the slowest pair turns by about 1 / base a position.
+        base: the slowest pair rotates by about 1 / base a position.
         start: the position of the first of the n.
 
     Returns:
@@ -65,8 +65,8 @@ def rotate(x: Tensor, base: float = 10_000.0, start: int = 0) -> Tensor:
     angles = _angles(whole("start", start), n, even("d", d), base, x.device)
     cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
     even_part, odd_part = x[..., 0::2], x[..., 1::2]
-    turned = even_part * cos - odd_part * sin, even_part * sin + odd_part * cos
-    return torch.stack(turned, -1).flatten(-2)
+    rotated = even_part * cos - odd_part * sin, even_part * sin + odd_part * cos
+    return torch.stack(rotated, -1).flatten(-2)
 
 
 def _angles(start: int, n: int, d: int, base: float, device: torch.device) -> Tensor:

@@ -14,9 +14,8 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, distributed
 
-from labkit.arguments import above_zero, check_layer, check_tensor, divisors, size, whole
-from labkit.attention import MultiHeadAttention
-from labkit.conversion import with_heads
+from labkit.arguments import above_zero, check_tensor, divisors, size, whole
+from labkit.attention import MultiHeadAttention, check_layer, with_heads
 
 Result = TypeVar("Result")
 Said = dict[int, list[str]]  # for each call, what every rank is about to send

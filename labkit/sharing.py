@@ -10,12 +10,13 @@ from labkit import arguments
 from labkit.attention import (
     MultiHeadAttention,
     Projection,
+    check_layer,
     merge_heads,
     scaled_dot_product_attention,
     split_heads,
+    with_heads,
 )
-from labkit.cache import KVCache
-from labkit.conversion import with_heads
+from labkit.cache import KVCache, check_cache
 from labkit.positions import rotate
 
 __all__ = ["LatentAttention", "latent", "share_heads"]
@@ -55,10 +56,10 @@ def share_heads(
     >>> share_heads(MultiHeadAttention(8, 4), 2).w_k.weight.shape
     torch.Size([4, 8])
     """
-    arguments.check_layer(layer)
+    check_layer(layer)
     arguments.one_of("how", how, WAYS)
     h_kv = arguments.key_heads(layer.h_kv, h_kv)
-    arguments.check_read(inputs, layer.d_model)
+    _check_inputs(inputs, layer.d_model)
     queries = _with_bias(layer.w_q).unflatten(0, (layer.h, layer.d_k))
     keys = _with_bias(layer.w_k).unflatten(0, (h_kv, -1, layer.d_k))
     values = _with_bias(layer.w_v).unflatten(0, (h_kv, -1, layer.d_v))
@@ -148,7 +149,7 @@ class LatentAttention(nn.Module):
         Raises:
             TypeError, ValueError: as MultiHeadAttention.
         """
-        past = arguments.check_cache(cache, x, None)
+        past = check_cache(cache, x, None)
         arguments.check_inputs(x, x, mask, self.w_q.weight, self.h, past)
         q, latents = split_heads(self.w_q(x), self.h), self.w_down(x)
         if cache is not None:
@@ -191,12 +192,12 @@ def latent(layer: MultiHeadAttention, c: int, *, inputs: Tensor | None = None) -
     >>> latent(MultiHeadAttention(8, 4), 3).w_down.weight.shape
     torch.Size([3, 8])
     """
-    arguments.check_layer(layer)
+    check_layer(layer)
     if arguments.size("c", c) > layer.d_model:
         raise ValueError(
             f"c must be at most d_model={layer.d_model}, with which nothing is lost; got {c}."
         )
-    arguments.check_read(inputs, layer.d_model)
+    _check_inputs(inputs, layer.d_model)
     bias = layer.w_qkv.bias is not None
     with torch.device("meta"):
         small = LatentAttention(layer.d_model, layer.h, c, d_k=layer.d_k, d_v=layer.d_v, bias=bias,
@@ -218,6 +219,18 @@ def latent(layer: MultiHeadAttention, c: int, *, inputs: Tensor | None = None) -
         small.w_up.bias.copy_(both[:, -1])
     small.w_o.load_state_dict(layer.w_o.state_dict())
     return small.train(layer.training)
+
+
+def _check_inputs(inputs: Tensor | None, d_model: int) -> None:
+    """Check what a layer reads, where a sample of it is given."""
+    if inputs is None:
+        return
+    arguments.check_tensor("inputs", inputs, 1, "(..., d_model)")
+    if inputs.shape[-1] != d_model or inputs.numel() == 0:
+        raise ValueError(
+            f"inputs must have shape (..., d_model) with d_model={d_model} and at least one "
+            f"position; got shape {tuple(inputs.shape)}. Pass what the layer itself reads."
+        )
 
 
 def _with_bias(part: Projection) -> Tensor:

@@ -29,7 +29,7 @@ def softmax_jacobian(p: Tensor) -> Tensor:
     return torch.diag_embed(p) - p[..., :, None] * p[..., None, :]
 
 
-def _replaced(number: float) -> Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]:
+def _mask_by_filling(number: float) -> Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]:
     def mask(scores: Tensor, may: Tensor) -> tuple[Tensor, Tensor]:
         masked = scores.masked_fill(~may, number)
         return masked, masked.softmax(-1)
@@ -37,7 +37,7 @@ def _replaced(number: float) -> Callable[[Tensor, Tensor], tuple[Tensor, Tensor]
     return mask
 
 
-def _added(number: float) -> Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]:
+def _mask_by_adding(number: float) -> Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]:
     def mask(scores: Tensor, may: Tensor) -> tuple[Tensor, Tensor]:
         masked = scores + torch.zeros_like(scores).masked_fill(~may, number)
         return masked, masked.softmax(-1)
@@ -45,11 +45,11 @@ def _added(number: float) -> Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]:
     return mask
 
 
-def _scores_times(scores: Tensor, may: Tensor) -> tuple[Tensor, Tensor]:
+def _zero_scores(scores: Tensor, may: Tensor) -> tuple[Tensor, Tensor]:
     return scores * may, (scores * may).softmax(-1)
 
 
-def _weights_times(scores: Tensor, may: Tensor) -> tuple[Tensor, Tensor]:
+def _zero_weights(scores: Tensor, may: Tensor) -> tuple[Tensor, Tensor]:
     return scores, scores.softmax(-1) * may
 
 
@@ -64,11 +64,11 @@ def _as_labkit(scores: Tensor, may: Tensor) -> tuple[Tensor, Tensor]:
 # Each takes scores and a mask, (n, n) both, and gives the scores after the mask and the weights.
 # Not all of them are right.
 WAYS_TO_MASK: dict[str, Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]] = {
-    "fill with -inf": _replaced(-inf),
-    "fill with -1e9": _replaced(-1e9),
-    "add -inf": _added(-inf),
-    "add -10000": _added(-1e4),
-    "zero the scores": _scores_times,
-    "zero the weights": _weights_times,
+    "fill with -inf": _mask_by_filling(-inf),
+    "fill with -1e9": _mask_by_filling(-1e9),
+    "add -inf": _mask_by_adding(-inf),
+    "add -10000": _mask_by_adding(-1e4),
+    "zero the scores": _zero_scores,
+    "zero the weights": _zero_weights,
     "as labkit": _as_labkit,
 }

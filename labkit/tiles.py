@@ -135,10 +135,10 @@ def tiled_attention(
         queries = q[..., top : top + block_q, :]
         bottom = top + queries.shape[-2]
         # What the last of these queries sees, and no tile beyond it.
-        seen = n_k - n_q + bottom if is_causal else n_k
+        n_visible = n_k - n_q + bottom if is_causal else n_k
         zeros = queries.new_zeros(*queries.shape[:-1], v.shape[-1])
         row = Partial(zeros, zeros.new_full(zeros.shape[:-1], -torch.inf))
-        for left in range(0, seen, block_k):
+        for left in range(0, n_visible, block_k):
             keys = slice(left, min(left + block_k, n_k))
             mask = _causal_tile(n_k - n_q + top, queries, keys) if is_causal else None
             part = partial_attention(queries, k[..., keys, :], v[..., keys, :], mask=mask)

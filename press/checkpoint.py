@@ -1,10 +1,9 @@
 """Train what pages play: ``press.checkpoint``, or `make checkpoint`.
 
 Of the small GPT and its variants it writes what a page has no time for: the trained weights,
-labkit/stories.safetensors, and what each run had learned after how many steps,
-labkit/training.json. Of chapter 8's layers it writes those that its figure runs,
-labkit/reporters.safetensors. On another machine the last digits differ, and so do the files; tests
-train again to the same targets.
+stories.safetensors, and what each run had learned after how many steps, training.json. Of chapter
+8's layers it writes those that its figure runs, reporters.safetensors: all in labkit/models. On
+another machine the last digits differ, and so do the files; tests train again to the same targets.
 """
 
 from __future__ import annotations
@@ -17,12 +16,11 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from labkit.gpt import CHECKPOINT, GPT, load_gpt, save_gpt
-from labkit.reporters import CHECKPOINT as REPORTERS
-from labkit.reporters import Reporter, save_reporters, train_reporter
-from labkit.sharing import share_heads
-from labkit.stories import Stories
-from labkit.training import (
+from labkit.models.gpt import CHECKPOINT, GPT, load_gpt, save_gpt
+from labkit.models.reporters import CHECKPOINT as REPORTERS
+from labkit.models.reporters import Reporter, save_reporters, train_reporter
+from labkit.models.stories import Stories
+from labkit.models.training import (
     HISTORIES,
     PARTS,
     WORDS,
@@ -33,6 +31,7 @@ from labkit.training import (
     unseen,
     without,
 )
+from labkit.sharing import share_heads
 
 STEPS, EVERY = 1_000, 25
 KEPT = "rotary 0"  # the run whose weights are written
@@ -97,7 +96,7 @@ def inputs_of(model: GPT) -> list[Tensor]:
     """Return what the attention of each block reads, (64, 48, d_model)."""
     read: list[Tensor] = []
     hooks = [
-        block.attention.register_forward_pre_hook(lambda _, given: read.append(given[0]))
+        block.attention.register_forward_pre_hook(lambda _, inputs: read.append(inputs[0]))
         for block in model.stack()
     ]
     model(Stories.draw(64, WORDS, seed=0).ids)
@@ -112,13 +111,13 @@ def reporters() -> dict[int, Reporter]:
     return {h: train_reporter(h, seed=0) for h in (1, 4)}
 
 
-def written(histories: dict[str, list[Report]]) -> str:
+def as_json(histories: dict[str, list[Report]]) -> str:
     """Write the reports as JSON, a run a line, to four places."""
     lines = []
     for name, reports in histories.items():
         short = [
-            (one.step, round(one.loss, 4), {k: round(p, 4) for k, p in one.right.items()})
-            for one in reports
+            (report.step, round(report.loss, 4), {k: round(p, 4) for k, p in report.right.items()})
+            for report in reports
         ]
         lines.append(f"{json.dumps(name)}: {json.dumps(short)}")
     return "{\n" + ",\n".join(lines) + "\n}\n"
@@ -126,19 +125,19 @@ def written(histories: dict[str, list[Report]]) -> str:
 
 def main() -> None:
     save_reporters(reporters(), REPORTERS)
-    found: dict[str, list[Report]] = {}
+    histories: dict[str, list[Report]] = {}
     with ProcessPoolExecutor() as pool:
         waiting = {pool.submit(run, name): name for name in RUNS}
         for done in tqdm(as_completed(waiting), "training", len(RUNS), unit="run"):
             name = waiting[done]
-            model, found[name] = done.result()
-            last = found[name][-1]
+            model, histories[name] = done.result()
+            last = histories[name][-1]
             right = ", ".join(f"{relation} {p:.3f}" for relation, p in last.right.items())
             tqdm.write(f"{name}: loss {last.loss:.3f}; {right}")
             if name == KEPT:
                 save_gpt(model, CHECKPOINT)
-    kept = {name: found[name] for name in RUNS} | {name: converted(name) for name in CONVERTED}
-    HISTORIES.write_text(written(kept), encoding="utf-8")
+    kept = {name: histories[name] for name in RUNS} | {name: converted(name) for name in CONVERTED}
+    HISTORIES.write_text(as_json(kept), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -13,15 +13,16 @@ from pathlib import Path
 import nbformat
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
-from ruamel.yaml import YAML
 from tqdm import tqdm
 
-from labkit.ledger import DOCUMENTS, RECORDED
+from labkit.ledger import document, rows
+from labkit.ledger.consistency import both_hold, other_bars, read_readings, unequal
 from press import ROOT
 from press.notebooks import outputs, verdicts
 
 CELL_SECONDS = 300
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
+NAMES = ("document", "id")  # of a verdict's data; all else is recorded
 KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
 
 
@@ -60,42 +61,24 @@ def canonical(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
 
 
 def record(found: list[dict]) -> list[str]:
-    """Write verdicts into the ledger for claims that have none; return their keys."""
-    yaml = YAML()
-    yaml.width = 100
-    yaml.indent(mapping=2, sequence=4, offset=2)
-    yaml.preserve_quotes = True
+    """Write verdicts into the ledger for claims that have none; return them with their keys."""
     new: list[str] = []
     for key in sorted({verdict["document"] for verdict in found}):
-        path = DOCUMENTS / f"{key}.yml"
-        data = yaml.load(path.read_text(encoding="utf-8"))
-        rows = {row["id"]: row for row in data["claims"]}
-        before = len(new)
-        for verdict in found:
-            row = rows.get(verdict["id"])
-            if verdict["document"] != key or row is None or "verdict" in row:
-                continue
-            # Before `why`, which is the author's to write, once the verdict is known.
-            at = list(row).index("why") if "why" in row else list(row).index("notebook")
-            for field in reversed(RECORDED):
-                if verdict.get(field) is not None:
-                    row.insert(at, field, flow(verdict[field]))
-            new.append(f"{key}/{verdict['id']}: {verdict['verdict']}")
-        if len(new) > before:
-            with path.open("w", encoding="utf-8") as file:
-                yaml.dump(data, file)
+        of_document = {verdict["id"]: verdict for verdict in found if verdict["document"] == key}
+        fields = {
+            claim: {name: value for name, value in verdict.items() if name not in NAMES}
+            for claim, verdict in of_document.items()
+        }
+        for claim in rows.record(document.DOCUMENTS / f"{key}.yml", fields):
+            new.append(f"{key}/{claim}: {of_document[claim]['verdict']}")
     return new
 
 
-def flow(value):
-    """Write lists in one line, as the ledger does."""
-    if not isinstance(value, list):
-        return value
-    from ruamel.yaml.comments import CommentedSeq
-
-    line = CommentedSeq([flow(part) for part in value])
-    line.fa.set_flow_style()
-    return line
+def contradictions() -> list[str]:
+    """Read the ledger as it is now, and say which of its rows break the one standard."""
+    document.open_document.cache_clear()
+    claims = document.all_claims()
+    return [*both_hold(claims), *unequal(claims), *other_bars(claims, read_readings())]
 
 
 def run(path: Path) -> None:
@@ -108,6 +91,8 @@ def run(path: Path) -> None:
     if new:
         # The outputs were written without what the ledger has just learned.
         print("  new verdicts recorded: write `why` where it does not hold, then run again")
+        for contradiction in contradictions():
+            print(f"  contradiction: {contradiction}")
 
 
 def main() -> int:

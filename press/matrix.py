@@ -10,14 +10,17 @@ import argparse
 import datetime
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
 import sysconfig
 import tempfile
 import venv
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from importlib.metadata import version
+from itertools import compress
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -30,7 +33,8 @@ from press.project import settings as project_settings
 
 TABLE = ROOT / "book" / "machines-table.md"
 SETS = ("default", "avx2", "avx512")  # of instructions, from the fewest to the most
-SEEDS = (1, 2)  # of moved bits
+# Seeds of moved bits, and whether they move anew at each call.
+SEEDS = {1: False, 2: False, 3: True}
 VERSIONS = ("torch", "numpy", "plotly", "ipykernel", "nbval")
 NBVAL = "--nbval --nbval-cell-timeout 600 -n 2 --dist loadfile -p no:cacheprovider".split()
 SECONDS = 3600
@@ -40,10 +44,11 @@ WATCHED = {
 }
 OLDER = {
     "scores = torch.zeros(10, 10).half()": "PyTorch's own words for an error have changed",
+    "torchrun = ": "its engine also prints which ranks are connected",
 }
 STARTUP = """
 from press import jitter
-jitter.install({seed})
+jitter.install({seed}, anew={anew})
 del jitter
 """
 
@@ -56,27 +61,29 @@ class Machine:
     python: str = sys.executable
     settings: dict[str, str] = field(default_factory=dict)
     seed: int | None = None
-    apart: dict[str, str] = field(default_factory=dict)
+    anew: bool = False
+    may_differ: dict[str, str] = field(default_factory=dict)
 
 
 def machines(oldest: bool) -> list[Machine]:
     """List the machines to be."""
-    found = [
+    by_instructions = [
         Machine(f"{instructions}, threads: {threads}", settings=environment(instructions, threads))
         for instructions in SETS
         for threads in (1, 2)
     ]
-    found += [
+    by_bits = [
         Machine(
-            f"last bits moved, seed {seed}",
+            f"last bits moved{', anew at each call' if anew else ''}, seed {seed}",
             sys.executable,
             environment("default", 1),
             seed,
+            anew,
             WATCHED,
         )
-        for seed in SEEDS
+        for seed, anew in SEEDS.items()
     ]
-    return [*found, oldest_torch()] if oldest else found
+    return [*by_instructions, *by_bits, *([oldest_torch()] if oldest else [])]
 
 
 def environment(instructions: str, threads: int) -> dict[str, str]:
@@ -96,11 +103,11 @@ def oldest_torch() -> Machine:
         raise SystemExit(f"{folder.name} has no Python. Remove it, and it is made again.")
     subprocess.run([python, "-m", "pip", "install", "--quiet", oldest, "numpy"], check=True)
     program = "import sysconfig; print(sysconfig.get_path('purelib'))"
-    told = subprocess.run([python, "-c", program], capture_output=True, text=True, check=True)
+    process = subprocess.run([python, "-c", program], capture_output=True, text=True, check=True)
     # The rest comes from here, behind its own.
-    here = Path(told.stdout.strip(), "rest.pth")
-    here.write_text(sysconfig.get_path("purelib"), encoding="utf-8")
-    return Machine(oldest.replace("==", " "), python, apart=OLDER)
+    paths = Path(process.stdout.strip(), "rest.pth")
+    paths.write_text(sysconfig.get_path("purelib"), encoding="utf-8")
+    return Machine(oldest.replace("==", " "), python, may_differ=OLDER)
 
 
 def best() -> str:
@@ -110,10 +117,10 @@ def best() -> str:
     return torch.backends.cpu.get_cpu_capability().lower()
 
 
-def here(machine: Machine) -> bool:
+def fits_processor(machine: Machine) -> bool:
     """Say whether this processor can be that machine. PyTorch dies of instructions it lacks."""
-    wanted = machine.settings.get("ATEN_CPU_CAPABILITY", "default")
-    return SETS.index(wanted) <= (SETS.index(best()) if best() in SETS else 0)
+    instructions = machine.settings.get("ATEN_CPU_CAPABILITY", "default")
+    return SETS.index(instructions) <= (SETS.index(best()) if best() in SETS else 0)
 
 
 def execute(machine: Machine) -> tuple[int, list[tuple[str, str]]]:
@@ -126,7 +133,7 @@ def execute(machine: Machine) -> tuple[int, list[tuple[str, str]]]:
         if machine.seed is not None:
             startup = Path(folder, "profile_default", "startup")
             startup.mkdir(parents=True)
-            lines = STARTUP.format(seed=machine.seed)
+            lines = STARTUP.format(seed=machine.seed, anew=machine.anew)
             (startup / "jitter.py").write_text(lines, encoding="utf-8")
             settings["IPYTHONDIR"] = folder
         report = Path(folder, "report.xml")
@@ -151,9 +158,9 @@ def execute(machine: Machine) -> tuple[int, list[tuple[str, str]]]:
         cases = list(ElementTree.parse(report).getroot().iter("testcase"))
     if not cases:
         raise SystemExit(f"{machine.name}: no cell was executed. Try: make notebooks")
-    where = [(case.attrib["classname"].replace(".", "/", 1), case.attrib["name"]) for case in cases]
-    bad = [case.find("failure") is not None or case.find("error") is not None for case in cases]
-    return len(where), [at for at, failed in zip(where, bad, strict=True) if failed]
+    cells = [(case.attrib["classname"].replace(".", "/", 1), case.attrib["name"]) for case in cases]
+    failed = [case.find("failure") is not None or case.find("error") is not None for case in cases]
+    return len(cells), list(compress(cells, failed))
 
 
 def source(notebook: str, cell: str) -> str:
@@ -164,29 +171,42 @@ def source(notebook: str, cell: str) -> str:
 
 def row(machine: Machine) -> tuple[str, int]:
     """Try a machine; write its row of the table, and count the cells that should not have moved."""
-    if not here(machine):
-        return f"| {machine.name} | | not on this processor |", 0
+    if not fits_processor(machine):
+        return f"| {machine.name} | {today()} | | not on this processor |", 0
     cells, moved = execute(machine)
-    told, unexpected = [], 0
+    differing, unexpected = [], 0
     for notebook, cell in moved:
         code = source(notebook, cell)
-        reasons = [why for line, why in machine.apart.items() if line in code]
+        reasons = [why for line, why in machine.may_differ.items() if line in code]
         unexpected += not reasons
-        told.append(f"{notebook}, {cell}" + "".join(f" ({why})" for why in reasons))
-    return f"| {machine.name} | {cells} | {'; '.join(told) or 'none'} |", unexpected
+        differing.append(f"{notebook}, {cell}" + "".join(f" ({why})" for why in reasons))
+    return (
+        f"| {machine.name} | {today()} | {cells} | {'; '.join(differing) or 'none'} |",
+        unexpected,
+    )
 
 
-def table(rows: list[str]) -> str:
-    """Write the page's table, with what it was made on."""
+def today() -> str:
+    return datetime.date.today().isoformat()
+
+
+def kept() -> dict[str, str]:
+    """Read the rows of earlier runs, by the machine's name."""
+    lines = TABLE.read_text(encoding="utf-8").splitlines()
+    return {line.split("|")[1].strip(): line for line in lines if re.match(r"\| .*\| \d{4}-", line)}
+
+
+def table(rows: Iterable[str]) -> str:
+    """Write the page's table, with what the last run was made on."""
     versions = ", ".join(f"{name} {version(name)}" for name in VERSIONS)
     system = f"{platform.system()} on {platform.machine()}"
     return "\n".join(
         [
-            f"Tried on {datetime.date.today().isoformat()}, {system}, a processor with "
-            f"{best().upper()}; Python {platform.python_version()}, {versions}.",
+            f"Last tried on {today()}, {system}, a processor with {best().upper()}; "
+            f"Python {platform.python_version()}, {versions}.",
             "",
-            "| machine | cells compared | cells that put out something else |",
-            "|---|--:|---|",
+            "| machine | tried on | cells compared | cells that put out something else |",
+            "|---|---|--:|---|",
             *rows,
             "",
         ]
@@ -196,15 +216,22 @@ def table(rows: list[str]) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--oldest", action="store_true", help="also try the oldest PyTorch")
-    rows, total = [], 0
-    bar = tqdm(machines(parser.parse_args().oldest), unit="machine", leave=False)
+    parser.add_argument(
+        "--only", default="", help="try machines of this name, keep the others' rows"
+    )
+    arguments = parser.parse_args()
+    chosen = [part for part in machines(arguments.oldest) if arguments.only in part.name]
+    if not chosen:
+        raise SystemExit(f"No machine has {arguments.only!r} in its name.")
+    rows, total = kept() if arguments.only else {}, 0
+    bar = tqdm(chosen, unit="machine", leave=False)
     for machine in bar:
         bar.set_description(machine.name)
-        written, unexpected = row(machine)
-        bar.write(written)
-        rows.append(written)
+        line, unexpected = row(machine)
+        bar.write(line)
+        rows[machine.name] = line
         total += unexpected
-    TABLE.write_text(table(rows), encoding="utf-8")
+        TABLE.write_text(table(rows.values()), encoding="utf-8")
     return 1 if total else 0
 
 

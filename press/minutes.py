@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from nbformat import NotebookNode
 
-from press.lab_sets import cards
+from press.labs import cards
 
 FOLD = r"<details>(?:(?!<details>).)*?</details>"
 DRAWING = r"!\[[^\]]*\]\(\.\./book/drawings/[\w-]+\.svg\)"
 EXERCISE = re.compile(r"^\d+\. ", re.MULTILINE)
-UNSEEN = {"hide-cell", "remove-input"}  # a folded cell, and one that leaves a verdict alone
+HIDDEN = {"hide-cell", "remove-input"}  # a folded cell, and one that leaves a verdict alone
 
 # A text with formulas is read at about half the speed of a novel.
 WORDS_A_MINUTE = 130
@@ -43,11 +43,12 @@ def of_chapter(notebook: NotebookNode) -> Minutes:
     """Add up words, cells of code with what they put out, questions of the quiz, and exercises."""
     prose = text(notebook)
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
-    seen = [cell for cell in code if UNSEEN.isdisjoint(cell.metadata.get("tags", []))]
+    visible = [cell for cell in code if HIDDEN.isdisjoint(cell.metadata.get("tags", []))]
     questions = prose.count('class="quiz"')
-    reading = len(words(prose)) / WORDS_A_MINUTE + A_CELL * len(seen) + A_QUESTION * questions
-    asked = prose.partition("\n## Exercises\n")[2].partition("\n## ")[0]
-    return Minutes(rounded(reading), rounded(reading + AN_EXERCISE * len(EXERCISE.findall(asked))))
+    reading = len(words(prose)) / WORDS_A_MINUTE + A_CELL * len(visible) + A_QUESTION * questions
+    exercises = prose.partition("\n## Exercises\n")[2].partition("\n## ")[0]
+    all_exercises = AN_EXERCISE * len(EXERCISE.findall(exercises))
+    return Minutes(rounded(reading), rounded(reading + all_exercises))
 
 
 def of_lab(notebook: NotebookNode) -> int:

@@ -12,9 +12,11 @@ import subprocess
 from pathlib import Path
 
 from press import ROOT
-from press.stamp import GITHUB, Address, read, write
+from press.project import GITHUB, Address, read_address
+from press.stamp import write
 
 BOOK = ("-c", "user.name=Attention, Executed", "-c", "user.email=book@users.noreply.github.com")
+BUNDLES = "labkit/figures/bundles"
 URLS = re.compile(r"\n\[project\.urls\]\n(?:\w.*\n)*")
 
 
@@ -26,10 +28,13 @@ def addressed(settings: str, url: str) -> str:
 def publish(root: Path, url: str) -> str:
     """Write the address into a clean checkout of the book, commit, and return the commit's tag.
 
-    Raises SystemExit if there is no address that Colab opens, if something is not committed, or if
-    the checkout is not the tag of its version.
+    The commit has the live figures' bundles too, which no other has: what installs labkit from it
+    needs no Node.
+
+    Raises SystemExit if there is no address that Colab opens, if something is not committed, if the
+    checkout is not the tag of its version, or if the live figures have not been bundled.
     """
-    address = Address(url, read(root).version)
+    address = Address(url, read_address(root).version)
     if not address.path:
         raise SystemExit(
             f"{url or 'An empty address'} is no repository on {GITHUB}, from where Colab and "
@@ -41,9 +46,15 @@ def publish(root: Path, url: str) -> str:
         raise SystemExit(
             f"What is checked out is not tagged v{address.version}, its version in pyproject.toml."
         )
+    if not any((root / BUNDLES).glob("*.js")):
+        raise SystemExit(
+            f"{BUNDLES} must hold the live figures' bundles, which Colab and Binder cannot make; "
+            "it holds none. Make them: make setup"
+        )
     settings = root / "pyproject.toml"
     settings.write_text(addressed(settings.read_text(encoding="utf-8"), url), encoding="utf-8")
     write(root)
+    git(root, "add", "--force", BUNDLES)
     git(root, *BOOK, "commit", "--all", "--message", f"Version {address.version} at {url}")
     git(root, "tag", "--force", address.tag)
     return address.tag

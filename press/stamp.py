@@ -9,20 +9,16 @@ from __future__ import annotations
 
 import argparse
 import io
-import os
 import sys
-from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import nbformat
 from ruamel.yaml import YAML
 
 from press import ROOT
 from press.notebooks import find
-from press.project import settings
+from press.project import Address, read_address
 
-GITHUB = "github.com"
 # Only labkit is installed: Colab keeps its own torch, numpy and ipywidgets.
 SETUP = """\
 from importlib.util import find_spec
@@ -40,74 +36,36 @@ if not find_spec("labkit"):
     %pip install --quiet --no-deps "{{source}}\""""
 
 
-@dataclass(frozen=True)
-class Address:
-    """Where the book lives: a repository, or nowhere yet."""
-
-    repository: str | None
-    version: str
-
-    @property
-    def path(self) -> str | None:
-        """Give owner/name on GitHub: Colab and Binder open repositories from there."""
-        parts = urlsplit(self.repository or "")
-        return parts.path.strip("/").removesuffix(".git") if parts.hostname == GITHUB else None
-
-    @property
-    def tag(self) -> str:
-        """Name the tag of the stamped version, which publishing makes."""
-        return f"published-v{self.version}"
-
-    @property
-    def requirement(self) -> str | None:
-        """Say what pip installs: the repository at this version."""
-        if not self.repository:
-            return None
-        return f"attention-executed @ git+{self.repository}@{self.tag}"
-
-    def setup(self) -> str:
-        """Write the setup cell, the same in all labs."""
-        requirement = f'"{self.requirement}"' if self.requirement else "None"
-        return SETUP.format(requirement=requirement)
-
-    def badges(self, lab: str) -> str | None:
-        """Write the links that open a lab in Colab and in Binder."""
-        if not self.path:
-            return None
-        images = "../book/_static"
-        colab = f"https://colab.research.google.com/github/{self.path}/blob/{self.tag}/{lab}"
-        binder = f"https://mybinder.org/v2/gh/{self.path}/{self.tag}?labpath={lab}"
-        return (
-            f"[![Open in Colab]({images}/open-in-colab.svg)]({colab}) "
-            f"[![Open in Binder]({images}/open-in-binder.svg)]({binder})"
-        )
+def setup_cell(address: Address) -> str:
+    """Write the setup cell, the same in all labs."""
+    requirement = f'"{address.requirement}"' if address.requirement else "None"
+    return SETUP.format(requirement=requirement)
 
 
-def read(root: Path) -> Address:
-    """Read address and version from pyproject.toml."""
-    project = settings(root)
-    return Address(project.get("urls", {}).get("Repository"), project["version"])
-
-
-def pages_address(root: Path = ROOT) -> str:
-    """Return the address that the built pages are published at, or nothing.
-
-    A workflow that publishes them knows it, in BOOK_ADDRESS; else pyproject.toml may state it.
-    """
-    return os.environ.get("BOOK_ADDRESS") or settings(root).get("urls", {}).get("Documentation", "")
+def badges(address: Address, lab: str) -> str | None:
+    """Write the links that open a lab in Colab and in Binder."""
+    if not address.path:
+        return None
+    images = "../book/_static"
+    colab = f"https://colab.research.google.com/github/{address.path}/blob/{address.tag}/{lab}"
+    binder = f"https://mybinder.org/v2/gh/{address.path}/{address.tag}?labpath={lab}"
+    return (
+        f"[![Open in Colab]({images}/open-in-colab.svg)]({colab}) "
+        f"[![Open in Binder]({images}/open-in-binder.svg)]({binder})"
+    )
 
 
 def stamped_lab(path: Path, root: Path, address: Address) -> str:
     """Give a lab's text with this address in its badges and its setup cell."""
     notebook = nbformat.read(path, as_version=4)
     cells = [cell for cell in notebook.cells if "badges" not in tags(cell)]
-    badges = address.badges(path.relative_to(root).as_posix())
-    if badges:
+    links = badges(address, path.relative_to(root).as_posix())
+    if links:
         metadata = {"tags": ["badges"]}
-        cells.insert(1, nbformat.v4.new_markdown_cell(badges, id="badges", metadata=metadata))
+        cells.insert(1, nbformat.v4.new_markdown_cell(links, id="badges", metadata=metadata))
     for cell in cells:
         if "setup" in tags(cell):
-            cell.source = address.setup()
+            cell.source = setup_cell(address)
     notebook.cells = cells
     return nbformat.writes(notebook) + "\n"
 
@@ -153,7 +111,7 @@ def dump(yaml: YAML, data: dict) -> str:
 
 def stamped(root: Path) -> dict[Path, str]:
     """Give all stamped files with the text they should have."""
-    address = read(root)
+    address = read_address(root)
     labs = [path for path in find(root) if path.parent.name == "labs"]
     return {
         **{lab: stamped_lab(lab, root, address) for lab in labs},

@@ -25,10 +25,10 @@ from pathlib import Path
 import nbformat
 
 from press import HTML, ROOT
-from press.lab_sets import solved
+from press.labs import solved
 from press.notebooks import LABS, tagged
 from press.project import settings
-from press.publish import BOOK, git, publish
+from press.publish import BOOK, BUNDLES, git, publish
 
 ENVIRONMENT = ROOT / ".venv-colab"
 # What Colab brings, of what a lab needs. Its ipywidgets is old on purpose: Colab's is, too.
@@ -52,6 +52,13 @@ VERSIONS = """
 import json
 from importlib.metadata import distributions
 print(json.dumps({part.name.lower(): part.version for part in distributions()}))
+"""
+
+LISTED = """
+import json
+from importlib.resources import files
+folder = files("labkit") / "figures" / "bundles"
+print(json.dumps([file.name for file in folder.iterdir()] if folder.is_dir() else []))
 """
 
 
@@ -87,12 +94,17 @@ def prepare() -> None:
         return
     print(f"Making {ENVIRONMENT.name}, once: {wanted}", flush=True)
     venv.create(ENVIRONMENT, clear=True, with_pip=True)
-    pip("install", *PACKAGES)
+    pip("install", "--no-compile", *PACKAGES)  # most modules are never imported
     ready.write_text(wanted)
 
 
 def installed() -> dict[str, str]:
     return json.loads(python("-c", VERSIONS))
+
+
+def bundles() -> list[str]:
+    """List the live figures' bundles that labkit was installed with."""
+    return json.loads(python("-c", LISTED))
 
 
 def run(
@@ -165,6 +177,7 @@ def try_published(scratch: Path) -> str:
     for name in filter(lambda name: (ROOT / name).is_file(), files):
         (checkout / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, checkout / name)
+    shutil.copytree(ROOT / BUNDLES, checkout / BUNDLES)
     git(checkout, "init", "--quiet")
     git(checkout, "add", ".")
     git(checkout, *BOOK, "commit", "--quiet", "--message", "As it is")
@@ -185,6 +198,8 @@ def try_published(scratch: Path) -> str:
     run(begun(lab), **instead)
     if OURS not in installed():
         sys.exit(f"{name}: published, its setup cell did not install {OURS}")
+    if not bundles():
+        sys.exit(f"{name}: published, {OURS} came without the bundles of its live figures")
     return f"  {LABS[0].name}: published, it installs labkit from its own tag"
 
 

@@ -14,10 +14,11 @@ from typing import Any
 import nbformat
 import yaml
 
-from labkit.ledger import MIME, VERDICTS, Verdict, read_claim
+from labkit.ledger import DOCUMENTS, MIME, VERDICTS, Verdict, read_claim
+from press import ROOT
 from press.notebooks import find
 
-LEDGER = Path("labkit") / "documents"
+LEDGER = DOCUMENTS.relative_to(ROOT)
 FORM = ("tests/test_claims.py", "tests/test_notebooks.py")
 SEAL = ("tests/test_seal.py",)
 NBVAL = ("--nbval", "--nbval-cell-timeout", "300")

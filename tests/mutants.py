@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+LABKIT = Path(__file__).resolve().parent.parent / "labkit"
 PAIRS = [
     (ast.Add, ast.Sub),
     (ast.Mult, ast.Div),
@@ -29,10 +30,12 @@ LEFT_ALONE = (ast.JoinedStr, ast.arg, ast.Import, ast.ImportFrom)
 # Faults that nobody can observe. The name says what the code would be; the reason says why no
 # test can tell. A fault that changes a result, an error or a limit has no place here.
 EQUIVALENT = {
-    "ledger.agrees: return all((abs(a - b) < reach for a, b in zip(flat(stated), flat(computed), "
-    "strict=True)))": "The reach has a margin, at whose very end nothing is decided.",
-    "ledger.agrees: return all((abs(a - b) <= reach for a, b in zip(flat(stated), flat(computed), "
-    "strict=False)))": "The shapes were found equal before, and so are the lengths.",
+    "ledger/nested.agrees: return all((abs(a - b) < reach for a, b in zip(flat(stated), "
+    "flat(computed), strict=True)))": "The reach has a margin; at its very end nothing is decided.",
+    "ledger/nested.agrees: return all((abs(a - b) <= reach for a, b in zip(flat(stated), "
+    "flat(computed), strict=False)))": "The shapes were found equal before, so the lengths are.",
+    "ledger/consistency.differ: return any((abs(a - b) > reach for a, b in zip(*map(flat, stated), "
+    "strict=False)))": "The shapes were found equal before, so the lengths are.",
     "fused.module: CAUSAL_BLOCK = 257": "The queries of a block decide speed and memory only.",
     "tiles.merge: of_a, of_b = (part.lse.masked_fill(blind, 1) for part in (a, b))": "Whatever "
     "finite number stands for two sums of nothing, the result is hidden.",
@@ -62,9 +65,9 @@ class Mutant:
         return f"labkit/{self.module}.py, line {self.line}: {self.before}  ->  {self.after}"
 
 
-def mutants(path: Path) -> Iterator[Mutant]:
-    """Make every fault of a module, one at a time."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+def mutants(module: str) -> Iterator[Mutant]:
+    """Make every fault of a module, such as ``ledger/claims``, one at a time."""
+    tree = ast.parse((LABKIT / f"{module}.py").read_text(encoding="utf-8"))
     sound = ast.unparse(tree)
     for parent, field, index, child, inside in list(places(tree)):
         for fault in faults(child):
@@ -73,7 +76,7 @@ def mutants(path: Path) -> Iterator[Mutant]:
             put(parent, field, index, child)
             lines = zip(sound.splitlines(), source.splitlines(), strict=False)
             before, after = next((a.strip(), b.strip()) for a, b in lines if a != b)
-            yield Mutant(path.stem, inside or "module", child.lineno, before, after, source)
+            yield Mutant(module, inside or "module", child.lineno, before, after, source)
 
 
 def places(node: ast.AST, inside: str = "") -> Iterator[tuple]:

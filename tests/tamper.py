@@ -21,15 +21,15 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from multiprocessing import get_all_start_methods, get_context
 from pathlib import Path
+from typing import NamedTuple
 from xml.etree import ElementTree
 
 from tqdm import tqdm
 
 from tests.lies import FORM, SEAL, Lie, Project, told_by_form, told_by_outputs
-from tests.mutants import EQUIVALENT, Mutant, mutants
+from tests.mutants import EQUIVALENT, LABKIT, Mutant, mutants
 
 ROOT = Path(__file__).resolve().parent.parent
-LABKIT = ROOT / "labkit"
 LEFT_OUT = (".*", "_build", "node_modules", "__pycache__", "*.egg-info")
 SAMPLE = {"notebooks": 1, "mutants": 10}
 # The code that decides what is right. What the rest of labkit shows stands in the stored outputs,
@@ -37,14 +37,19 @@ SAMPLE = {"notebooks": 1, "mutants": 10}
 MODULES = (
     "arguments",
     "attention",
+    "cache",
     "conversion",
     "counting",
     "fused",
     "heads",
-    "ledger",
-    "nested",
+    "ledger/claims",
+    "ledger/consistency",
+    "ledger/document",
+    "ledger/nested",
+    "ledger/verdicts",
     "tiles",
 )
+FOLDERS = ("*.py", "ledger/*.py", "models/*.py")  # whose modules can be neighbours of one another
 SECONDS = 900
 FAULT = "a fault in labkit"
 
@@ -100,8 +105,16 @@ def is_ours(path: str | None) -> bool:
     return bool(path) and Path(path).resolve().is_relative_to(ROOT) and ".venv" not in path
 
 
-def check(root: Path, arguments: list[str]) -> tuple[bool, list[tuple[str, str]]]:
-    """Run pytest on a copy; say whether all is well, and else name the file and the test."""
+class Failure(NamedTuple):
+    """A test that failed: its file, its name, and the lines that it says."""
+
+    file: str
+    test: str
+    says: tuple[str, ...]
+
+
+def check(root: Path, arguments: list[str]) -> tuple[bool, list[Failure]]:
+    """Run pytest on a copy; say whether all is well, and else which tests failed."""
     process = CONTEXT.Process(target=run_in, args=(root, arguments))
     process.start()
     process.join(SECONDS)
@@ -111,9 +124,10 @@ def check(root: Path, arguments: list[str]) -> tuple[bool, list[tuple[str, str]]
     report = root / "report.xml"
     cases = ElementTree.parse(report).getroot().iter("testcase") if report.is_file() else ()
     failed = [
-        (case.get("classname"), case.get("name"))
+        Failure(case.get("classname"), case.get("name"), tuple((found.text or "").splitlines()))
         for case in cases
-        if case.find("failure") is not None or case.find("error") is not None
+        for found in case
+        if found.tag in ("failure", "error")
     ]
     return process.exitcode == 0, failed
 
@@ -146,11 +160,13 @@ def try_lies(told: list[Lie], seed: int) -> list[Lie]:
             lie.tell(project, chance)
         project.write()
         _, failed = check(project.root, list(told[0].run))
-    reported = [name for _, name in failed]
+    # A test that goes through many claims begins a line of its error, after an E, with each name.
+    lines = (line.partition(": ")[0].lstrip("E ") for failure in failed for line in failure.says)
+    reported = {*lines, *(failure.test for failure in failed)}
     return [lie for lie in told if not all(is_named(owner, reported) for owner in lie.owners)]
 
 
-def is_named(owner: str, reported: list[str]) -> bool:
+def is_named(owner: str, reported: set[str]) -> bool:
     return any(name == owner or name.endswith(f"[{owner}]") for name in reported)
 
 
@@ -160,7 +176,7 @@ def try_mutant(mutant: Mutant) -> list[str] | None:
         root = copy_project(folder)
         (root / "labkit" / f"{mutant.module}.py").write_text(mutant.source, encoding="utf-8")
         well, failed = check(root, ["-x", *tests_of(mutant.module)])
-    return None if well else [node(*where) for where in failed]
+    return None if well else [node(failure.file, failure.test) for failure in failed]
 
 
 def node(classname: str, name: str) -> str:
@@ -172,15 +188,22 @@ def node(classname: str, name: str) -> str:
 
 def tests_of(module: str) -> list[str]:
     """Find the checks of a module of labkit: its doctests and tests, and its neighbours' tests."""
-    code = {path.stem: path.read_text("utf-8") for path in sorted(LABKIT.glob("*.py"))}
+    paths = [path for folder in FOLDERS for path in sorted(LABKIT.glob(folder))]
+    code = {
+        f"{path.relative_to(LABKIT).with_suffix('')}": path.read_text("utf-8") for path in paths
+    }
     near = [name for name in code if imports(code[name], module) or imports(code[module], name)]
-    files = [f"tests/test_{name}.py" for name in (module, *near)]
+    dotted = [name.replace("/", ".").removesuffix(".__init__") for name in (module, *near)]
+    files = [f"tests/test_{name.rpartition('.')[2]}.py" for name in dotted]
     return [f"labkit/{module}.py", *(name for name in files if (ROOT / name).is_file())]
 
 
 def imports(code: str, module: str) -> bool:
     """Say whether code imports a module of labkit."""
-    return bool(re.search(rf"^from labkit(\.{module} import| import .*\b{module}\b)", code, re.M))
+    dotted = module.replace("/", ".").removesuffix(".__init__")
+    folder, _, name = f"labkit.{dotted}".rpartition(".")
+    words = rf"^from ({folder}\.{name} import|{folder} import .*\b{name}\b)"
+    return bool(re.search(words, code, re.M))
 
 
 class Trial:
@@ -257,7 +280,7 @@ def plan(
     runs = {None: [*cheap, *runs], "form": cheap, "outputs": runs}.get(only, [])
     told = [list(rounds([lie for lie in lies if lie.run == run])) for run in runs]
     modules = {None: MODULES, "form": (), "outputs": ()}.get(only, (only,))
-    faults = [mutant for name in modules for mutant in mutants(LABKIT / f"{name}.py")]
+    faults = [mutant for name in modules for mutant in mutants(name)]
     faults = [mutant for mutant in faults if mutant.name not in EQUIVALENT]
     chance.shuffle(faults)
     if everything:
@@ -269,7 +292,11 @@ def check_sound(arguments: list[str]) -> list[str]:
     """Run checks where nothing was changed, and name those that fail."""
     with tempfile.TemporaryDirectory() as folder:
         well, failed = check(copy_project(folder), arguments)
-    return [] if well else [str(where) for where in failed] or [" ".join(arguments)]
+    return (
+        []
+        if well
+        else [f"{failure.file} {failure.test}" for failure in failed] or [" ".join(arguments)]
+    )
 
 
 if __name__ == "__main__":

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 import torch
-from torch import nn
 
 from labkit import (
     MultiHeadAttention,
@@ -170,36 +169,6 @@ ERRORS = {
         ["(B, h, n_q, n_k) = (2, 2, 5, 5)", "(2, 5)", "mask[:, None, None, :]"],
     ),
     "module's mask to be added": (lambda: module(mask=X), TypeError, ["torch.bool", "mask == 0"]),
-    "from another module": (
-        lambda: MultiHeadAttention.from_torch(nn.Linear(2, 2)),
-        TypeError,
-        ["torch.nn.MultiheadAttention", "Linear"],
-    ),
-    "from one with more keys": (
-        lambda: MultiHeadAttention.from_torch(nn.MultiheadAttention(8, 2, add_bias_kv=True)),
-        ValueError,
-        ["add_bias_kv", "keep PyTorch's module"],
-    ),
-    "from one with a zero key": (
-        lambda: MultiHeadAttention.from_torch(nn.MultiheadAttention(8, 2, add_zero_attn=True)),
-        ValueError,
-        ["add_zero_attn"],
-    ),
-    "from one of two widths": (
-        lambda: MultiHeadAttention.from_torch(nn.MultiheadAttention(8, 2, kdim=3)),
-        ValueError,
-        ["embed_dim=8", "kdim=3", "vdim=8"],
-    ),
-    "to one of another width": (
-        lambda: MultiHeadAttention(8, 2, d_k=4, d_v=3).to_torch(),
-        ValueError,
-        ["d_k = d_v = d_model / h", "d_v=3", "h=2"],
-    ),
-    "to one whose heads share keys": (
-        lambda: MultiHeadAttention(8, 4, h_kv=2).to_torch(),
-        ValueError,
-        ["keys and values for each head", "h=4", "h_kv=2", "Keep labkit's module"],
-    ),
 }
 
 

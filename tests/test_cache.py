@@ -207,6 +207,7 @@ class Shapes(TorchDispatchMode):
         return out
 
 
+@pytest.mark.exact("every tensor that is made counts, and moved bits make some")
 @torch.no_grad()
 def test_a_step_makes_no_tensor_of_queries_by_keys():
     layer, cache = make_layer(rotary_base=10.0), KVCache()
@@ -471,7 +472,7 @@ def test_a_refused_call_says_what_came_and_leaves_the_cache_as_it_was(call, erro
     assert torch.equal(cache.k, same.k)
     assert torch.equal(cache.v, same.v)
     layer = make_layer()
-    assert torch.equal(layer(X, cache=cache), layer(X, cache=same))
+    torch.testing.assert_close(layer(X, cache=cache), layer(X, cache=same))
 
 
 def test_an_empty_cache_says_that_it_is_empty():

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from labkit import MultiHeadAttention
-from labkit.checks.decoding import SOUND, UNSOUND
+from labkit.labs.decoding.check import SOUND, UNSOUND
 
 ROUNDS, CALLS, LONGEST = 6, 20, 100
 

@@ -2,10 +2,25 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 import torch
 
-from labkit import figures
+from labkit.figures import palette
+from labkit.figures import plots as figures
+from labkit.figures.base import SCRIPTS
+from press import BOOK
+
+
+def test_the_style_sheets_have_their_colours_from_the_palette():
+    sheets = [*(BOOK / "_static").glob("*.css"), SCRIPTS / "live.css"]
+    text = {sheet.name: sheet.read_text(encoding="utf-8") for sheet in sheets}
+    assert not {
+        name: found for name in text if (found := re.findall(r"#[0-9a-f]{3,8}\b", text[name]))
+    }
+    named = set(re.findall(r"var\(--book-([\w-]+)\)", "".join(text.values())))
+    assert set(palette.PAGES) <= named
 
 
 def test_numbers_are_rounded_and_stored_as_lists():

@@ -15,22 +15,13 @@ import pytest
 import torch
 from IPython.core.inputtransformer2 import TransformerManager
 
-from labkit import checks, ledger, play
-from labkit.checks import decoding
-from labkit.encoder import load_encoder
+from labkit import labs, ledger
+from labkit.labs.decoding import check as decoding
+from labkit.models.encoder import load_encoder
 from press import ROOT
 from press.extension import lab_list
-from press.lab_sets import (
-    CARD,
-    SOLUTION,
-    TOPICS,
-    cards,
-    for_class,
-    marks,
-    solutions,
-    solved,
-    unsolved,
-)
+from press.lab_sets import for_class, marks
+from press.labs import CARD, SOLUTION, TOPICS, cards, solutions, solved, unsolved
 from press.notebooks import LABS, code_cells, name, read, tagged
 from tests import answers
 from tests.answers import Exercise
@@ -47,17 +38,21 @@ def test_there_are_labs():
     assert LABS
 
 
-@pytest.mark.parametrize("package", [checks, play, answers], ids=lambda package: package.__name__)
-def test_every_lab_has_its_checks_its_laboratory_and_its_answers(package: ModuleType):
-    modules = {found.name for found in pkgutil.iter_modules(package.__path__)} - {"guard"}
-    assert modules == set(TOPICS)
+def submodules(package: ModuleType) -> set[str]:
+    return {found.name for found in pkgutil.iter_modules(package.__path__)}
+
+
+def test_every_lab_has_its_check_its_laboratory_and_its_answers():
+    folders = {found.name for found in pkgutil.iter_modules(labs.__path__) if found.ispkg}
+    assert folders == submodules(answers) == set(TOPICS)
+    for topic in TOPICS:
+        assert submodules(import_module(f"labkit.labs.{topic}")) == {"check", "play"}
 
 
 @pytest.mark.parametrize("topic", TOPICS)
 def test_a_lab_uses_what_has_its_name(topic: str):
     code = "\n".join(cell.source for cell in code_cells(read(TOPICS[topic])))
-    assert f"from labkit.checks import {topic} as check\n" in code
-    assert f"from labkit.play import {topic} as play\n" in f"{code}\n"
+    assert f"from labkit.labs.{topic} import check, play\n" in f"{code}\n"
     assert "play.laboratory(" in code
 
 
@@ -142,7 +137,7 @@ def test_students_get_hints_and_no_solution(path: Path):
     told = "\n".join(cell.source for cell in given.cells)
     assert len(HINT.findall(told)) == sum(len(HINT.findall(cell.source)) for cell in lab.cells)
     assert ">Solution<" not in told
-    assert "solution" not in given.cells[0].source, "offers one; see OFFERED in press/lab_sets.py"
+    assert "solution" not in given.cells[0].source, "offers one; see OFFERED in press/labs.py"
     assert not any(solution.strip() in told for solution in solutions(lab))
     stubs = tagged(given, "exercise")
     assert [stub.source for stub in stubs] == [stub.source for stub in tagged(lab, "exercise")]

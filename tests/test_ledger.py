@@ -9,14 +9,23 @@ import torch
 import yaml
 
 from labkit import ledger
-from labkit.ledger import Claim, Document, LedgerError
+from labkit.ledger import Document, LedgerError, read_claim
+from labkit.ledger import document as documents
+from labkit.ledger.claims import MARKS
 
 # How a verdict follows from numbers
 
 
+ROW = {"id": "claim", "where": "here", "says": "this"}
+
+
 def document(**fields) -> Document:
-    claim = Claim(document="test", id="claim", where="here", says="this", **fields)
+    claim = read_claim("test", ROW | {"notebook": "chapters/one"} | fields)
     return Document("test", "A test", {"claim": claim})
+
+
+def typed(**fields) -> Document:
+    return Document("test", "A test", {"claim": read_claim("test", ROW | fields)})
 
 
 def verdict_of(computed, *, via=None, **fields) -> str:
@@ -124,8 +133,7 @@ def test_no_bound_holds_for_nothing():
 
 
 def test_a_contradiction_is_a_conflict(monkeypatch):
-    other = Claim(document="other", id="claim", where="there", says="that", value=4096)
-    monkeypatch.setattr(ledger, "find_claim", lambda key: other)
+    monkeypatch.setattr(documents, "find_claim", lambda key: document(value=4096).claim("claim"))
     assert verdict_of(12288, value=12288, against=["other/claim"]) == "conflict"
     assert verdict_of(4096, value=4096, against=["other/claim"]) == "holds"
 
@@ -143,14 +151,26 @@ def test_a_record_that_the_numbers_contradict_raises(recorded):
     [
         (lambda: ledger.open_document("nowhere"), "no ledger for 'nowhere'"),
         (lambda: document(value=1).compare("other", 1), "no claim 'other'"),
-        (lambda: document(value=1, draw=True).compare("claim", 1), "is a draw"),
-        (lambda: document(value=1).draw("claim", [1]), "not marked"),
-        (lambda: document().compare("claim", 1), "states no value"),
-        (lambda: ledger.read_claim("d", {"id": "x", "says": "y"}), r"missing fields \['where'\]"),
         (
-            lambda: ledger.read_claim("d", {"id": "x", "where": "w", "says": "y", "vlaue": 1}),
-            r"unknown fields \['vlaue'\]",
+            lambda: document(value=1, places=1, draw=True).compare("claim", 1),
+            "is a draw: hand its distribution to draw",
         ),
+        (lambda: document(value=1).draw("claim", [1]), "not marked"),
+        (lambda: typed(verdict="untested").compare("claim", 1), "states no value"),
+        (lambda: typed(source="s", value=1).compare("claim", 1), "is about a paper"),
+        (lambda: read_claim("d", {"id": "x", "says": "y"}), r"missing fields \['where'\]"),
+        (lambda: typed(vlaue=1), r"unknown fields \['vlaue'\]"),
+        (lambda: typed(), "`verdict: untested` was expected; got None. Add what"),
+        (
+            lambda: typed(value=1),
+            r"is a value, for it has `value`; .* missing fields \['notebook'\]",
+        ),
+        (lambda: document(at_most=1, value=1), r"is a bound, for .* unknown fields \['value'\]"),
+        (lambda: document(value=1, reading="all"), r"is a value, .* unknown fields \['reading'\]"),
+        (lambda: document(value=1, draw=True), r"is a draw, .* missing fields \['places'\]"),
+        (lambda: document(value=1, places=1, draw=False), "draw is False; `true` was expected"),
+        (lambda: document(source="s"), r"is about a paper, .* unknown fields \['notebook'\]"),
+        (lambda: document(verdict="untested"), r"has none of .* unknown fields \['notebook'\]"),
     ],
 )
 def test_misuse_is_named(call, message):
@@ -161,15 +181,27 @@ def test_misuse_is_named(call, message):
 # How a verdict is told
 
 
-def test_a_verdict_is_told_as_text_html_and_data():
+def test_a_verdict_is_told_as_text_and_data():
     verdict = document(value=0.448, places=3, why="one <row> & more").compare("claim", 0.5031)
     bundle = verdict._repr_mimebundle_()
     assert bundle["text/plain"].splitlines()[0] == "wrong: this"
     assert "0.448" in bundle["text/plain"]
     assert "0.503" in bundle["text/plain"]
-    assert "&lt;row&gt; &amp; more" in bundle["text/html"]
+    assert "one <row> & more" in bundle["text/plain"]
     facts = {"document": "test", "id": "claim", "verdict": "wrong", "computed": 0.503}
-    assert bundle[ledger.MIME] == facts | {"percentile": None}
+    assert bundle[ledger.MIME] == facts
+
+
+def test_what_is_typed_is_told_with_what_decides_it():
+    read = typed(source="Somebody, section 3", value=1024, verdict="wrong", why="It says 512.")
+    told = dict(read.show("claim").rows())
+    assert (told["document"], told["source"]) == ("1,024", "Somebody, section 3")
+    assert ("compared in", "chapters/one") in document(value=1).show("claim").rows()
+    assert {label for label, _ in typed(verdict="untested", why="w").show("claim").rows()} == {
+        *("claim", "where", "says", "why")
+    }
+    convention = document(value=1, against=["a/b", "c/d"]).show("claim")
+    assert ("against", "a/b, c/d") in convention.rows()
 
 
 def test_a_bound_is_told_as_a_bound():
@@ -191,17 +223,27 @@ def test_a_draw_is_told_with_its_place_among_the_draws():
 
 def test_nothing_of_the_ledger_can_be_changed_in_passing():
     verdict = document(value=1).compare("claim", 1)
-    for part, name in ((verdict.claim, "verdict"), (verdict, "claim"), (document(), "claims")):
+    for part, name in (
+        (verdict.claim, "verdict"),
+        (verdict, "claim"),
+        (document(value=1), "claims"),
+    ):
         with pytest.raises(FrozenInstanceError):
             setattr(part, name, None)
 
 
+@pytest.mark.parametrize("kind", [ledger.Claim, *MARKS.values(), ledger.Untested, ledger.Compared])
+def test_a_claim_is_made_by_its_fields_names_alone(kind):
+    with pytest.raises(TypeError, match="takes 1 positional argument"):
+        kind("test")
+
+
 def test_an_id_that_stands_twice_is_refused(tmp_path, monkeypatch):
-    row = {"id": "a", "where": "w", "says": "s"}
+    row = ROW | {"id": "a", "verdict": "untested"}
     for name, second in (("right", "b"), ("wrong", "a")):
         rows = {"document": name, "title": "t", "claims": [row, row | {"id": second}]}
         (tmp_path / f"{name}.yml").write_text(yaml.safe_dump(rows))
-    monkeypatch.setattr(ledger, "DOCUMENTS", tmp_path)
+    monkeypatch.setattr(documents, "DOCUMENTS", tmp_path)
     assert list(ledger.open_document("right").claims) == ["a", "b"]
     with pytest.raises(LedgerError, match=r"wrong/a stands twice in wrong\.yml"):
         ledger.open_document("wrong")

@@ -6,7 +6,6 @@ import gzip
 import itertools
 import json
 import math
-import sys
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,23 +23,33 @@ from labkit import (
     causal_mask,
     counting,
     ledger,
-    live,
     merge_heads,
     ranks,
     split_heads,
     tiles,
 )
 from labkit.attention import window_mask
-from labkit.encoder import load_encoder
-from labkit.live import base, decoding_cache, mask_painter, saturation, split_and_merge
-from labkit.live.ranks import COUNTS, STAGES, small_layer
-from labkit.nested import flat
+from labkit.figures import decoding_cache, live, mask_painter, saturation, split_and_merge
+from labkit.figures.ranks import COUNTS, STAGES, small_layer
+from labkit.ledger.nested import flat
+from labkit.models.encoder import load_encoder
+from labkit.models.training import histories
 from labkit.softmax import softmax_jacobian
-from labkit.training import histories
-from press.extension.live_figures import LiveRenderer, page_script
+from press import figures, node
+from press.extension.live_figures import LiveRenderer
 from press.notebooks import NOTEBOOKS, outputs, read
 
-SCRIPT_BYTES, SENTENCE_BYTES = 30_000, 60_000
+SCRIPT_BYTES, SENTENCE_BYTES = 12_000, 60_000
+
+
+def alike(one: Any, other: Any) -> bool:
+    """Compare values computed apart: numbers up to their last digits, the rest as it is."""
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(alike(one[name], other[name]) for name in one)
+    if isinstance(one, (list, tuple)):
+        return len(one) == len(other) and all(map(alike, one, other))
+    return one == (pytest.approx(other) if isinstance(other, float) else other)
+
 
 each_figure = pytest.mark.parametrize("figure", live.FIGURES, ids=lambda figure: figure.name)
 
@@ -51,7 +60,7 @@ def test_the_state_is_plain_and_makes_the_same_figure(figure: type[live.LiveFigu
     state = json.loads(json.dumps(one.state()))
     other = figure(**state)
     assert other.state() == one.state() == state
-    assert other.values() == one.values()
+    assert alike(other.values(), one.values())
 
 
 @each_figure
@@ -79,8 +88,7 @@ def test_jupyter_gets_one_module_with_all_it_needs(figure: type[live.LiveFigure]
 
 
 def test_the_scripts_are_light():
-    written = {figure.name: page_script([figure.name]) for figure in live.FIGURES}
-    assert not any("/**" in code for code in written.values())
+    written = {figure.name: figures.page_script([figure.name]) for figure in live.FIGURES}
     scripts = {name: len(gzip.compress(code.encode())) for name, code in written.items()}
     print({name: f"{size:,} bytes compressed" for name, size in scripts.items()})
     assert max(scripts.values()) < SCRIPT_BYTES
@@ -437,7 +445,8 @@ def test_each_head_reads_the_keys_that_it_reads_in_a_real_layer(h: int, h_kv: in
         for j, rows in enumerate(layer.w_k.weight.split(layer.d_k)):
             kept = rows.clone()
             rows.zero_()
-            moved = (layer(x, return_weights=True)[1] != before).flatten(2).any(-1)[0]
+            after = layer(x, return_weights=True)[1]
+            moved = (~after.isclose(before)).flatten(2).any(-1)[0]
             rows.copy_(kept)
             assert moved.tolist() == [read == j + 1 for read in reads]
 
@@ -656,7 +665,7 @@ def test_the_tiles_are_those_that_labkit_takes(state: dict[str, Any], monkeypatc
         sizes = 2 * (len(queries) + len(keys)) * d + len(queries) * len(keys) + 2 * len(queries)
         assert values["numbers in the small memory"][0] == sizes
         assert values["numbers in the small memory"][1] >= sizes
-    assert live.Tiles(**state, at=END).values() == values
+    assert alike(live.Tiles(**state, at=END).values(), values)
     assert [line[1] for line in values["numbers moved"]] == [read, n * (d + 1)]
     assert torch.equal(seen | (told == 4), torch.ones(n, n, dtype=torch.bool))
 
@@ -798,11 +807,23 @@ def test_sentences_that_do_not_fit_are_refused(sentences, message):
         live.HeadViewer(sentences)
 
 
-def test_a_module_that_the_page_cannot_run_is_named(tmp_path, monkeypatch):
-    (tmp_path / "odd.js").write_text('import { View } from "elsewhere";\nexport default {};\n')
-    monkeypatch.setitem(sys.modules, "odd", SimpleNamespace(__file__=str(tmp_path / "odd.py")))
-    with pytest.raises(ValueError, match=r"odd\.js must have one import.* got 0 and 1"):
-        base.own_parts(type("Odd", (), {"__module__": "odd"}))
+def test_a_figure_without_its_bundle_says_what_to_run_and_shows_its_values():
+    table = {"values": lambda self: {"weights": [0.25]}, "__module__": "odd"}
+    figure = type("Odd", (live.LiveFigure,), table)()
+    data, _ = figure._repr_mimebundle_()
+    assert "application/vnd.jupyter.widget-view+json" not in data
+    assert "labkit/figures/bundles/odd.js" in data["text/html"]
+    assert "make setup" in data["text/html"]
+    assert "make setup" in figure._esm
+    assert "<caption>weights</caption>" in data["text/html"]
+    assert data["text/html"].count("make setup") == 1
+    assert "make setup" not in data[live.MIME]["html"]
+
+
+def test_without_esbuild_it_is_said_what_fetches_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(node, "PACKAGES", tmp_path)
+    with pytest.raises(FileNotFoundError, match=r"esbuild, .* must be in .* Run `make setup`"):
+        figures.page_script(["tiles"])
 
 
 def test_a_state_stays_data_in_the_page():

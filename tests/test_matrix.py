@@ -14,11 +14,12 @@ from press.notebooks import name
 )
 def test_instructions_that_the_processor_lacks_are_never_run(processor, possible, monkeypatch):
     monkeypatch.setattr(matrix, "best", lambda: processor)
-    found = {machine.name: matrix.here(machine) for machine in matrix.machines(oldest=False)}
-    assert sum(found[f"{instructions}, threads: 1"] for instructions in matrix.SETS) == possible
+    machines = matrix.machines(oldest=False)
+    fits = {machine.name: matrix.fits_processor(machine) for machine in machines}
+    assert sum(fits[f"{instructions}, threads: 1"] for instructions in matrix.SETS) == possible
     monkeypatch.setattr(matrix, "execute", lambda machine: pytest.fail("it was run"))
-    for machine in matrix.machines(oldest=False):
-        if not matrix.here(machine):
+    for machine in machines:
+        if not matrix.fits_processor(machine):
             assert "not on this processor" in matrix.row(machine)[0]
 
 
@@ -28,7 +29,7 @@ def test_a_cell_that_moved_is_named_and_counted(monkeypatch):
     code = matrix.source(notebook, "Cell 0")
     written, unexpected = matrix.row(matrix.Machine("any"))
     assert (f"{notebook}, Cell 0" in written, unexpected) == (True, 1)
-    written, unexpected = matrix.row(matrix.Machine("any", apart={code[:8]: "a reason"}))
+    written, unexpected = matrix.row(matrix.Machine("any", may_differ={code[:8]: "a reason"}))
     assert ("Cell 0 (a reason)" in written, unexpected) == (True, 0)
 
 

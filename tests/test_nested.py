@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import operator
+
 import numpy as np
 import pytest
 import torch
 
-from labkit.nested import each, flat, plain, rounded, shape, show
+from labkit.ledger.nested import agrees, each, flat, percentiles, plain, rounded, shape, show
 
 
 @pytest.mark.parametrize(
@@ -31,6 +33,31 @@ def test_unlike_lists_have_unlike_shapes():
     shapes = [shape(value) for value in values]
     assert all(shapes.count(one) == 1 for one in shapes)
     assert shape([[1, 2]]) == shape([[3.5, "x"]])
+
+
+@pytest.mark.parametrize(
+    ("computed", "places", "slack", "agree"),
+    [
+        ([1.0, 2.0], None, 0, True),
+        ([1.0, 2.04], None, 0, False),
+        ([1.0, 2.04], 1, 0, True),
+        ([1.0, 2.05], 1, 0, True),
+        ([1.0, 1.95], 1, 0, True),
+        ([1.0, 2.06], 1, 0, False),
+        ([1.0, 2.06], 1, 1, True),
+        ([1.0, 2.16], 1, 1, False),
+        ([1.0], 1, 0, False),
+        (1.0, 1, 0, False),
+    ],
+)
+def test_figures_agree_to_their_last_digit(computed, places, slack, agree):
+    assert agrees([1.0, 2.0], computed, places, slack) == agree
+
+
+def test_a_percentile_is_the_share_of_draws_below():
+    sample = [[0.1, 0.9], [0.2, 0.9], [0.3, 0.9], [0.4, 0.9]]
+    assert percentiles([0.3, 0.9], sample) == [50.0, 0.0]
+    assert percentiles([0.3, 0.9], sample, operator.le) == [75.0, 100.0]
 
 
 def test_numbers_are_left_alone_without_places():

@@ -12,22 +12,18 @@ import torch
 
 from labkit import counting as reference
 from labkit import tiles
-from labkit.encoder import load_encoder
-from labkit.play import (
-    PLOTLY,
-    VIEW,
-    Laboratory,
-    bug_zoo,
-    causal_mask,
-    counting,
-    decoding,
-    head_hunt,
-    multi_head_attention,
-    output_projection,
-    scaling,
-    tiles_and_ranks,
-)
-from press.lab_sets import TOPICS
+from labkit.labs.bug_zoo import play as bug_zoo
+from labkit.labs.causal_mask import play as causal_mask
+from labkit.labs.counting import play as counting
+from labkit.labs.decoding import play as decoding
+from labkit.labs.head_hunt import play as head_hunt
+from labkit.labs.laboratory import PLOTLY, VIEW, Laboratory
+from labkit.labs.multi_head_attention import play as multi_head_attention
+from labkit.labs.output_projection import play as output_projection
+from labkit.labs.scaling import play as scaling
+from labkit.labs.tiles_and_ranks import play as tiles_and_ranks
+from labkit.models.encoder import load_encoder
+from press.labs import TOPICS
 
 pytestmark = pytest.mark.slow
 
@@ -200,7 +196,7 @@ def test_an_answer_that_fails_in_some_rows_draws_no_number(mistake: str):
 
 @pytest.mark.parametrize("topic", TOPICS)
 def test_a_page_gets_the_figure_and_colab_the_controls(topic: str, monkeypatch: pytest.MonkeyPatch):
-    laboratory = import_module(f"labkit.play.{topic}").laboratory()
+    laboratory = import_module(f"labkit.labs.{topic}.play").laboratory()
     assert laboratory.controls
     assert laboratory.alt in html.unescape(laboratory.told.value)
     assert {PLOTLY, VIEW, "text/plain"} == set(laboratory._repr_mimebundle_())

@@ -6,6 +6,7 @@ import json
 import pkgutil
 import re
 import sys
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
@@ -17,11 +18,11 @@ from docutils import nodes
 import labkit
 from labkit import ledger
 from press import BOOK, execute
-from press.extension import cells, citation, errata, execution, formulas, landing, readings, sharing
-from press.stamp import Address, pages_address
+from press.extension import cells, citation, errata, execution, formulas, landing, readings, social
+from press.project import Address, pages_address
 
 # What they ask or do stands with the functions that call them.
-INTERNAL = {"arguments", "conversion", "fused", "nested"}
+INTERNAL = {"arguments", "conversion", "fused"}
 SHOWN = ("wrong", "conflict", "draw", "rounding")
 NOWHERE = Address(None, "0")
 
@@ -32,25 +33,43 @@ def tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     old = row | {"id": "old", "verdict": "holds", "computed": [1.5]}
     ledger_file = tmp_path / "d.yml"
     ledger_file.write_text(yaml.safe_dump({"document": "d", "title": "t", "claims": [row, old]}))
-    monkeypatch.setattr(execute, "DOCUMENTS", tmp_path)
+    monkeypatch.setattr(execute.document, "DOCUMENTS", tmp_path)
     return execute
 
 
 def found(claim_id: str, verdict: str) -> dict:
-    fields = {"verdict": verdict, "computed": [2.5], "percentile": None}
+    fields = {"verdict": verdict, "computed": [2.5]}
     return {"document": "d", "id": claim_id, **fields}
 
 
 def test_a_new_verdict_is_recorded(tool: ModuleType):
     assert tool.record([found("new", "wrong")]) == ["d/new: wrong"]
-    row = yaml.safe_load((tool.DOCUMENTS / "d.yml").read_text())["claims"][0]
+    row = yaml.safe_load((tool.document.DOCUMENTS / "d.yml").read_text())["claims"][0]
     assert (row["verdict"], row["computed"]) == ("wrong", [2.5])
 
 
 def test_a_recorded_verdict_is_never_overwritten(tool: ModuleType):
-    before = (tool.DOCUMENTS / "d.yml").read_text()
+    before = (tool.document.DOCUMENTS / "d.yml").read_text()
     assert tool.record([found("old", "wrong")]) == []
-    assert (tool.DOCUMENTS / "d.yml").read_text() == before
+    assert (tool.document.DOCUMENTS / "d.yml").read_text() == before
+
+
+def test_a_contradiction_is_told_at_once_and_what_was_recorded_stays(
+    tool: ModuleType, tmp_path: Path, monkeypatch, capsys
+):
+    row = {"where": "w", "says": "s", "quantity": "q", "value": 1, "notebook": "chapters/n"}
+    rows = [row | {"id": "old", "verdict": "wrong", "computed": 2}, row | {"id": "new"}]
+    ledger_file = {"document": "d", "title": "t", "claims": rows}
+    (tmp_path / "d.yml").write_text(yaml.safe_dump(ledger_file, sort_keys=False))
+    monkeypatch.setattr(tool, "ROOT", tmp_path)
+    data = {ledger.MIME: found("new", "holds") | {"computed": 1}}
+    cell = nbformat.v4.new_code_cell(outputs=[nbformat.v4.new_output("display_data", data=data)])
+    notebook = nbformat.v4.new_notebook(cells=[cell])
+    monkeypatch.setattr(tool, "execute", lambda path: notebook)
+    tool.run(tmp_path / "n.ipynb")
+    told = "d/old and d/new say the same of q, and one is wrong, the other holds"
+    assert f"  contradiction: {told}\n" in capsys.readouterr().out
+    assert ledger.find_claim("d/new").verdict == "holds"
 
 
 def test_canonical_form_keeps_what_a_reader_needs(tool: ModuleType):
@@ -105,10 +124,11 @@ def test_the_readings_are_told_with_their_bars_and_rows():
 
 def test_the_examples_of_verdicts_are_what_the_ledger_says():
     page = (BOOK / "how-we-judge.md").read_text(encoding="utf-8")
-    claims = [claim for key in ledger.document_keys() for claim in ledger.open_document(key)]
+    claims = ledger.all_claims()
+    compared = [claim for claim in claims if isinstance(claim, ledger.Compared)]
     told = re.findall(r'^\| `(\w+)`.*?href="([^"]+)', page, re.MULTILINE)
     for verdict, link in told:
-        places = {f"../{claim.notebook}.html#{claim.anchor}": claim for claim in claims}
+        places = {f"../{claim.notebook}.html#{claim.anchor}": claim for claim in compared}
         places |= {f"errata.html#{errata.erratum_anchor(claim)}": claim for claim in claims}
         assert places[link].verdict == verdict, link
     assert {verdict for verdict, _ in told} == set(ledger.VERDICTS)
@@ -132,7 +152,7 @@ def test_a_matrix_of_the_errata_marks_the_row_that_differs():
     assert "| **≠ 3** | **[0.276 0.276 0.448]** | **[0.248 0.248 0.503]** |" in table
 
 
-# Citation, sharing
+# Citation, social previews
 
 
 def test_the_citation_reads_back_in_every_format():
@@ -154,7 +174,7 @@ def test_the_citation_reads_back_in_every_format():
     ],
 )
 def test_descriptions_are_plain_text(tex: str, text: str):
-    assert sharing.plain(tex) == text
+    assert social.without_tex(tex) == text
 
 
 def tags(address: str, monkeypatch: pytest.MonkeyPatch) -> str:
@@ -168,7 +188,7 @@ def tags(address: str, monkeypatch: pytest.MonkeyPatch) -> str:
     )
     context = {"metatags": "", "pathto": lambda name, resource: f"../{name}"}
     page = nodes.document("", "", "", nodes.section("", nodes.paragraph("", 'Say "this".')))
-    sharing.add_tags(app, "a/b", "page.html", context, page)
+    social.add_tags(app, "a/b", "page.html", context, page)
     return context["metatags"]
 
 
@@ -220,6 +240,13 @@ def test_an_error_is_announced_where_it_stands():
 
 def test_the_reference_has_every_module():
     page = (BOOK / "reference.md").read_text(encoding="utf-8")
-    modules = {module.name for module in pkgutil.iter_modules(labkit.__path__)}
-    told = set(re.findall(r"^\.\. automodule:: labkit\.(\w+)$", page, re.MULTILINE))
-    assert told == modules - INTERNAL
+    told = set(re.findall(r"^\.\. automodule:: labkit\.([\w.]+)$", page, re.MULTILINE))
+    assert told == modules_of(labkit) - INTERNAL
+
+
+def modules_of(package: ModuleType) -> set[str]:
+    """Name the modules that a notebook may import."""
+    found = {module.name for module in pkgutil.iter_modules(package.__path__) if not module.ispkg}
+    found |= {"labs", "labs.laboratory", "ledger", "figures.live", "figures.plots"}
+    models = pkgutil.iter_modules(import_module("labkit.models").__path__)
+    return found | {f"models.{module.name}" for module in models}

@@ -9,12 +9,12 @@ import pytest
 from jupyter_client.blocking import BlockingKernelClient
 from jupyter_client.manager import start_new_kernel
 
-from labkit.progress import progress
+from labkit.models.progress import progress
 
 pytestmark = pytest.mark.slow
 
 CELL = """
-from labkit.progress import progress
+from labkit.models.progress import progress
 total = sum(progress(range(3), "adding"))
 """
 

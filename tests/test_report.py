@@ -14,18 +14,13 @@ from sphinx.application import Sphinx
 from labkit import ledger
 from labkit.ledger import Verdict
 from press.extension.errata import SHOWN
-from press.stamp import Address
+from press.project import Address
 
 GITHUB = "https://github.com/example/attention"
 ELSEWHERE = "https://git.example.org/attention"
 PARTS = ("errata", "claims", "report")
 CLAIM = ledger.find_claim("section-2.3/by-hand/weights")
-NOT_AS_STATED = [
-    claim
-    for key in ledger.document_keys()
-    for claim in ledger.open_document(key)
-    if claim.verdict in SHOWN
-]
+NOT_AS_STATED = [claim for claim in ledger.all_claims() if claim.verdict in SHOWN]
 
 
 def built(folder: Path, repository: str | None) -> dict[str, list[str]]:

@@ -8,10 +8,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from labkit import live, reporters
+from labkit.figures import live
+from labkit.figures.trained_heads import LETTERS, encode
 from labkit.heads import without_heads
-from labkit.live.trained_heads import LETTERS, encode
-from labkit.reporters import OFFSETS, Reporter, asked, draw, load_reporters
+from labkit.models import reporters
+from labkit.models.reporters import OFFSETS, Reporter, draw, load_reporters, targets
 from press.checkpoint import reporters as train_again
 
 LEARNED, GUESSED = 0.99, 0.15  # of positions; a guess is right at one of sixteen
@@ -30,7 +31,7 @@ def right(model: Reporter) -> Tensor:
     """Give for each relation the share of unseen positions at which it is reported right."""
     torch.manual_seed(1)
     tokens = draw(500)
-    return (model(tokens)[0].sign() == asked(tokens)).all(-1).double().mean((0, 1))
+    return (model(tokens)[0].sign() == targets(tokens)).all(-1).double().mean((0, 1))
 
 
 def check_kind(found: dict[int, Reporter]) -> None:

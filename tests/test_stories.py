@@ -13,8 +13,17 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from labkit import stories
-from labkit.stories import NUMBERS, RELATIONS, VOCABULARY, Stories, Word, decode, encode, story
+from labkit.models import stories
+from labkit.models.stories import (
+    NUMBERS,
+    RELATIONS,
+    VOCABULARY,
+    Stories,
+    Word,
+    decode,
+    encode,
+    story,
+)
 from tests.refusing import check_refusal
 
 repeatable = settings(derandomize=True, database=None, deadline=None, max_examples=30)
@@ -326,7 +335,7 @@ ERRORS = {
     "a strange word": (
         lambda: encode("the box suits paul and anna"),
         ValueError,
-        ["56 words", "anna, paul", "labkit.stories.VOCABULARY"],
+        ["56 words", "anna, paul", "labkit.models.stories.VOCABULARY"],
     ),
     "no stories": (lambda: Stories.draw(0, 9, 0), ValueError, ["count", "at least 1", "0"]),
     "no words": (lambda: Stories.draw(1, 0, 0), ValueError, ["n", "at least 1", "0"]),

@@ -14,7 +14,7 @@ from tests.lies import FORM, SEAL, Lie, Project, told_by_form, told_by_outputs
 from tests.mutants import EQUIVALENT, mutants
 from tests.tamper import MODULES, rounds, try_lies, try_mutant
 
-FAULTS = [mutant for name in MODULES for mutant in mutants(ROOT / "labkit" / f"{name}.py")]
+FAULTS = [mutant for name in MODULES for mutant in mutants(name)]
 NAMES = {fault.name for fault in FAULTS}
 SEED = 0
 

@@ -21,7 +21,7 @@ pytestmark = [
 def start(world: int, *more: str) -> subprocess.Popen[str]:
     torchrun = "torch.distributed.run", "--standalone", "--nproc-per-node", str(world)
     return subprocess.Popen(
-        [sys.executable, "-m", *torchrun, "-m", "labkit.tensor_parallel", *more],
+        [sys.executable, "-m", *torchrun, "-m", "labkit.models.tensor_parallel", *more],
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -10,8 +10,17 @@ import os
 import pytest
 import torch
 
-from labkit.gpt import load_gpt
-from labkit.training import PARTS, Report, histories, report, small_gpt, train, unseen, without
+from labkit.models.gpt import load_gpt
+from labkit.models.training import (
+    PARTS,
+    Report,
+    histories,
+    report,
+    small_gpt,
+    train,
+    unseen,
+    without,
+)
 from press.checkpoint import CONVERTED, EVERY, KEPT, KEY_HEADS, RUNS, converted, run
 
 RETRAIN = "RETRAIN" in os.environ

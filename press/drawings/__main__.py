@@ -15,11 +15,11 @@ FOLDER = BOOK / "drawings"
 
 def drawings() -> dict[str, Callable[[], Drawing]]:
     """Gather the drawings of all modules, by the names of their files."""
-    found: dict[str, Callable[[], Drawing]] = {}
+    functions: dict[str, Callable[[], Drawing]] = {}
     for module in pkgutil.iter_modules(press.drawings.__path__):
         if module.name.startswith("chapter"):
-            found |= importlib.import_module(f"press.drawings.{module.name}").DRAWINGS
-    return found
+            functions |= importlib.import_module(f"press.drawings.{module.name}").DRAWINGS
+    return functions
 
 
 def main() -> None:

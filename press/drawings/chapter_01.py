@@ -28,12 +28,12 @@ def three_ways_to_read() -> Drawing:
         d.box(left(i), 84, 64, HIGH, "summary" if i == 4 else "", colour=VALUE, shade=kept, size=12)
         if i:
             d.arrow((left(i) - 16, 96), (left(i) - 2, 96))
-    for y, weights, told in ((132, (0.2,) * 5, "a fifth of each"), (264, READ, "mostly “river”")):
+    for y, weights, label in ((132, (0.2,) * 5, "a fifth of each"), (264, READ, "mostly “river”")):
         for i, weight in enumerate(weights):
             ends = (left(i) + 32, y + 63), (208 + 14 * (i - 2), y + 100)
             d.line(*ends, colour=VALUE if i == 1 else "faint", width=0.6 + 5 * weight)
         share = 0.35 * weights[1] / READ[1]
-        d.box(138, y + 100, 140, HIGH, told, colour=VALUE, shade=share, size=12)
+        d.box(138, y + 100, 140, HIGH, label, colour=VALUE, shade=share, size=12)
     return d
 
 
@@ -58,8 +58,8 @@ def three_roles() -> Drawing:
         d.line((x + 65, 81), (x + 65, 191), colour=VALUE, width=1 + 6 * weight)
         d.arrow((x + 65, 186), (x + 65, 198), colour=VALUE)
     d.box(376, 52, 38, 28, "q_3", colour=QUERY)
-    for y, told in ((71, "roles"), (120, "match"), (166, "weights"), (220, "mix")):
-        d.text(10, y, told, anchor="start", colour="faint")
+    for y, label in ((71, "roles"), (120, "match"), (166, "weights"), (220, "mix")):
+        d.text(10, y, label, anchor="start", colour="faint")
     d.box(76, 200, 292, 30, "0.1 v_1 + 0.6 v_2 + 0.3 v_3", colour=VALUE, shade=0.08)
     d.arrow((222, 232), (222, 252))
     d.text(222, 272, "what “bank” takes from the three")

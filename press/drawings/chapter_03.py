@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from labkit.live import SelfAndCross
+from labkit.figures.live import SelfAndCross
 from press.drawings.kit import KEY, QUERY, VALUE, Drawing
 
 SIZES = {"Q": QUERY, "K": KEY, "V": VALUE}
@@ -23,18 +23,18 @@ def panel(
 ) -> None:
     d.text(12, top + 24, title, anchor="start", bold=True)
     shapes = {"Q": f"{n_q}, d_k", "K": f"{n_k}, d_k", "V": f"{n_k}, d_v"}
-    middles = {made: top + 58 + 44 * i for i, made in enumerate(SIZES)}
+    middles = {letter: top + 58 + 44 * i for i, letter in enumerate(SIZES)}
     for source, (shape, gives) in sources.items():
-        ys = [middles[made] for made in gives]
+        ys = [middles[letter] for letter in gives]
         middle = sum(ys) / len(ys)
         sized(d, 12, middle, 88, source, shape)
         for y in ys:
             d.arrow((102, middle), (142, y), curved=True)
-    for made, colour in SIZES.items():
-        sized(d, 146, middles[made], 74, made, shapes[made], colour)
+    for letter, colour in SIZES.items():
+        sized(d, 146, middles[letter], 74, letter, shapes[letter], colour)
     attends = (middles["Q"] + middles["K"]) / 2
-    for made in "QK":
-        d.arrow((222, middles[made]), (252, attends), curved=True, colour=SIZES[made])
+    for letter in "QK":
+        d.arrow((222, middles[letter]), (252, attends), curved=True, colour=SIZES[letter])
     sized(d, 256, attends, 66, "A", f"{n_q}, {n_k}")
     mixes = (attends + middles["V"]) / 2
     d.arrow((324, attends), (338, mixes), curved=True)
@@ -66,14 +66,14 @@ def two_maps() -> Drawing:
     return d
 
 
-def map_of(d: Drawing, top: float, asked: str, title: str) -> None:
-    figure = SelfAndCross(translation=4, source=6, keys_from=asked)
+def map_of(d: Drawing, top: float, keys_from: str, title: str) -> None:
+    figure = SelfAndCross(translation=4, source=6, keys_from=keys_from)
     weights = figure.values()["weights"]
     words = figure.given["words"]
     d.text(12, top + 24, title, anchor="start", bold=True)
     left, cell, high = 62, 57, 24
     for j in range(len(weights[0])):
-        d.text(left + cell * (j + 0.5), top + 46, words[asked][j], colour=KEY)
+        d.text(left + cell * (j + 0.5), top + 46, words[keys_from][j], colour=KEY)
     for i in range(len(weights)):
         d.text(left - 10, top + 69 + high * i, words["translation"][i], colour=QUERY, anchor="end")
     d.grid(

@@ -20,19 +20,19 @@ def causal_mask() -> Drawing:
     def weight(i: int, j: int) -> float:
         return 2**j / (2 ** (i + 1) - 1) if j <= i else 0.0
 
-    def told(i: int, j: int) -> str:
+    def weight_text(i: int, j: int) -> str:
         return f"{w:.2f}"[1:] if 0 < (w := weight(i, j)) < 1 else f"{w:.0f}"
 
-    named(
+    titled_grid(
         d, 30, "mask", shade=lambda i, j: 0.3 * (j <= i), words=lambda i, j: "T" if j <= i else "F"
     )
-    named(d, 164, "masked scores", shade=lambda i, j: 0.12 * (j <= i), words=score)
-    named(
+    titled_grid(d, 164, "masked scores", shade=lambda i, j: 0.12 * (j <= i), words=score)
+    titled_grid(
         d,
         298,
         "weights",
         shade=lambda i, j: 0.35 * weight(i, j),
-        words=told,
+        words=weight_text,
     )
     for i in range(4):
         d.text(18, 78 + CELL * i, str(i + 1), colour=QUERY, size=12)
@@ -44,7 +44,7 @@ def causal_mask() -> Drawing:
     return d
 
 
-def named(
+def titled_grid(
     d: Drawing,
     x: float,
     title: str,
@@ -74,10 +74,9 @@ def teacher_forcing() -> Drawing:
     for j in range(3):
         d.line((across[j], 158), (across[2], 66), colour=QUERY, width=3)
     for i, x in enumerate(across):
-        colour, seen = (QUERY, i <= 2)
-        d.arrow((x, 66), (x, 54), colour=colour if i == 2 else "faint")
-        d.box(x - 28, 24, 56, 28, sentence[i + 1], colour=colour if i == 2 else "ink")
-        d.box(x - 28, 160, 56, 28, sentence[i], colour=colour if seen else "ink")
+        d.arrow((x, 66), (x, 54), colour=QUERY if i == 2 else "faint")
+        d.box(x - 28, 24, 56, 28, sentence[i + 1], colour=QUERY if i == 2 else "ink")
+        d.box(x - 28, 160, 56, 28, sentence[i], colour=QUERY if i <= 2 else "ink")
     d.text(210, 220, "position 3 sees “the cat sat” and has to name “on”")
     return d
 

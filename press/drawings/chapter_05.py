@@ -123,12 +123,12 @@ def one_large_matrix() -> Drawing:
     d = Drawing(264)
     cell, high, left, right = 20, 15, 16, 216
     for i, colour in enumerate(HEADS):
-        x, told = right + (2 * cell + 8) * i, "_Q^{(" + str(i + 1) + ")}"
-        d.text(x + cell, 24, "W" + told)
+        x, suffix = right + (2 * cell + 8) * i, "_Q^{(" + str(i + 1) + ")}"
+        d.text(x + cell, 24, "W" + suffix)
         d.grid(x, 36, 8, 2, cell=cell, cell_height=high, colour=colour)
         d.arrow((x + cell, 160), (x + cell, 184), colour=colour)
         d.grid(x, 188, 3, 2, cell=cell, cell_height=high, colour=colour)
-        d.text(x + cell, 254, told[1] + told[2:])
+        d.text(x + cell, 254, suffix[1] + suffix[2:])
     d.grid(left, 188, 3, 8, cell=cell, cell_height=high, shade=0.08)
     d.text(left + 80, 254, "X")
     d.arrow((left + 165, 210), (right - 5, 210))

@@ -32,7 +32,7 @@ def multi_head_attention() -> Drawing:
     d.text(60, 387, "W_O", anchor="end")
     d.arrow((middle, 412), (middle, 440))
     d.box(114, 442, 80, 28, "output")
-    for y, told in (
+    for y, shape in (
         (29, "(B, n, d_{model})"),
         (113, "(B, n, d_{model})"),
         (218, "(B, h, n, d_v)"),
@@ -40,7 +40,7 @@ def multi_head_attention() -> Drawing:
         (387, "(h d_v, d_{model})"),
         (461, "(B, n, d_{model})"),
     ):
-        d.text(412, y, told, size=13, anchor="end", colour="faint")
+        d.text(412, y, shape, size=13, anchor="end", colour="faint")
     d.text(412, 154, "split", size=13, anchor="end", italic=True)
     d.text(412, 276, "side by side", size=13, anchor="end", italic=True)
     d.text(412, 346, "h d_v = d_{model}", size=13, anchor="end", italic=True)
@@ -134,8 +134,8 @@ def transformer_block() -> Drawing:
     branch(252, 364)
     d.box(160, 288, 240, 96, shade=0.05)
     d.text(280, 310, "feed-forward layer", size=13, bold=True)
-    for y, told in ((330, "a linear map"), (348, "a non-linear function"), (366, "a linear map")):
-        d.text(280, y, told, size=SMALL)
+    for y, label in ((330, "a linear map"), (348, "a non-linear function"), (366, "a linear map")):
+        d.text(280, y, label, size=SMALL)
     d.text(62, 108, "residual", size=SMALL, colour="faint", anchor="end")
     d.text(62, 124, "stream", size=SMALL, colour="faint", anchor="end")
     return d

@@ -16,8 +16,8 @@ def one_fine_picture() -> Drawing:
     d.text(226, 32, "most of its weight", colour=HEADS[0], size=13)
     d.text(322, 66, "a little", colour=HEADS[0], size=13)
     d.text(210, 150, "was too tired", italic=True, colour="faint")
-    for i, told in enumerate(("takes the subject?", "the first noun?", "the living thing?")):
-        d.box(12 + 134 * i, 174, 128, 30, told, shade=0.06, size=13)
+    for i, question in enumerate(("takes the subject?", "the first noun?", "the living thing?")):
+        d.box(12 + 134 * i, 174, 128, 30, question, shade=0.06, size=13)
     d.text(210, 234, "or does it understand?", bold=True)
     return d
 

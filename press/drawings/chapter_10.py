@@ -7,8 +7,8 @@ from math import cos, radians, sin
 from press.drawings.kit import HEADS, SMALL, Drawing
 
 STORY = [
-    one.split()
-    for one in (
+    sentence.split()
+    for sentence in (
         "the map suits mia lake .",
         "mia lake sings and she is calm .",
         "the dogs near the cow run .",

@@ -56,7 +56,7 @@ def ring_buffer() -> Drawing:
         y = 40 + 54 * row
         holds = [max(q for q in range(p + 1) if q % 4 == slot) for slot in range(4)]
 
-        def seen(i: int, j: int, p: int = p) -> float:
+        def position_shade(i: int, j: int, p: int = p) -> float:
             return NEW if j == p else KEPT * (p - 4 < j < p)
 
         def place(i: int, j: int, p: int = p) -> str:
@@ -68,7 +68,7 @@ def ring_buffer() -> Drawing:
         def held(i: int, j: int, holds: list[int] = holds) -> str:
             return str(holds[j])
 
-        d.grid(12, y, 1, 7, cell=CELL, shade=seen, words=place)
+        d.grid(12, y, 1, 7, cell=CELL, shade=position_shade, words=place)
         d.grid(292, y, 1, 4, cell=CELL, shade=slot, words=held)
         d.arrow((204, y + 13), (282, y + 13))
         d.text(242, y + 7, f"{p} mod 4 = {p % 4}", size=SMALL, colour="faint")

@@ -53,8 +53,8 @@ def repeated_keys() -> Drawing:
             d.box(left, 42, 36, 26, f"q_{i + 1}", colour=HEADS[i], shade=SHADE)
             d.arrow((left + 18, 70), (left + 18, 100), dashed=wrong)
             d.box(left, 102, 36, 26, letter, shade=0.1 if letter == "A" else SHADE, dashed=wrong)
-        told = "each reads its group's" if order == "AABB" else "2 and 3 read the other's"
-        d.text(x + 90, 156, told, size=SMALL, colour="faint")
+        caption = "each reads its group's" if order == "AABB" else "2 and 3 read the other's"
+        d.text(x + 90, 156, caption, size=SMALL, colour="faint")
     return d
 
 
@@ -65,7 +65,7 @@ def absorbed() -> Drawing:
         (16, 30, ("x_i", "W_Q", "U", "c_j"), (1, 2), "one matrix, made once"),
         (16, 126, ("x_i", "W_Q", "R_{i-j}", "U", "c_j"), (1, 3), "another for each distance"),
     )
-    for x, y, parts, (first, last), told in chains:
+    for x, y, parts, (first, last), caption in chains:
         for i, part in enumerate(parts):
             left = x + 78 * i
             end = i in (0, len(parts) - 1)
@@ -75,7 +75,7 @@ def absorbed() -> Drawing:
                 d.text(left - 8, y + 20, "·")
         start, stop = x + 78 * first, x + 78 * last + 62
         d.line((start, y + 36), (start, y + 42), (stop, y + 42), (stop, y + 36), width=1.5)
-        d.text((start + stop) / 2, y + 58, told, size=SMALL, colour="faint")
+        d.text((start + stop) / 2, y + 58, caption, size=SMALL, colour="faint")
     d.text(16, 20, "without positions", anchor="start", size=SMALL, bold=True)
     d.text(16, 116, "with rotary positions", anchor="start", size=SMALL, bold=True)
     return d

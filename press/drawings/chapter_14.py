@@ -84,9 +84,8 @@ def rows_in_zigzag() -> Drawing:
         for i, rank in enumerate(order):
             d.text(x - 8, 36 + CELL * i + 13, f"rank {rank}", anchor="end", size=SMALL)
         work = [sum(i + 1 for i, rank in enumerate(order) if rank == r) for r in range(4)]
-        told = ", ".join(map(str, work))
         d.text(x + 72, 206, "blocks of a rank:", size=SMALL, colour="faint")
-        d.text(x + 72, 226, told, size=13)
+        d.text(x + 72, 226, ", ".join(map(str, work)), size=13)
     return d
 
 

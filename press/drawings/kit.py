@@ -10,27 +10,15 @@ import re
 from collections.abc import Callable, Sequence
 from html import escape
 
+from labkit.figures import palette
+from labkit.figures.palette import DRAWINGS as COLOURS
+
 WIDTH = 420
 SIZE = 14  # of words; nothing is written smaller than SMALL
 SMALL = 12
 
-# Light and dark. Queries, keys and values have the first three in chapters 1 to 4, where there is
-# one head; from chapter 5 on, colours belong to heads 1 to 4.
-COLOURS = {
-    "ink": ("#1b1f24", "#e6e8eb"),
-    "faint": ("#6b7280", "#9aa4b2"),
-    "paper": ("#ffffff", "#14181e"),
-    "blue": ("#0072b2", "#56b4e9"),
-    "orange": ("#d55e00", "#ff9350"),
-    "green": ("#009e73", "#2cc596"),
-    "pink": ("#cc79a7", "#e79cc6"),
-    # Of words: dark enough to be read on paper.
-    "orange-ink": ("#b04300", "#ff9350"),
-    "green-ink": ("#00704f", "#2cc596"),
-    "pink-ink": ("#9b3d77", "#e79cc6"),
-}
 QUERY, KEY, VALUE = "blue", "green", "orange"
-HEADS = ("blue", "orange", "green", "pink")
+HEADS = tuple(palette.HEADS)
 
 
 class Drawing:

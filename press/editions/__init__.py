@@ -1,0 +1,1 @@
+"""The book in other forms: one PDF, an EPUB."""

@@ -15,7 +15,7 @@ from bs4 import Tag
 
 from press import BUILD, HTML, ROOT
 from press.editions import pages as editions
-from press.extension import landing, sharing
+from press.extension import landing, social
 
 EPUB = BUILD / "attention-executed.epub"
 STYLE = Path(__file__).resolve().parent / "epub.css"
@@ -49,10 +49,10 @@ def files(pages: list[editions.Page]) -> dict[str, bytes]:
     texts = {"title": title_page()}
     texts |= {page.slug: text(page.title, str(page.body)) for page in pages}
     texts[editions.ANSWERS] = text("Answers", answers(pages))
-    made = {f"{name}.xhtml": told.encode() for name, told in texts.items()}
-    made["nav.xhtml"] = contents(pages).encode()
-    made |= {"style.css": STYLE.read_bytes(), "cover.png": cover(), **pictures}
-    return made | {"book.opf": package(made).encode()}
+    entries = {f"{name}.xhtml": xhtml.encode() for name, xhtml in texts.items()}
+    entries["nav.xhtml"] = contents(pages).encode()
+    entries |= {"style.css": STYLE.read_bytes(), "cover.png": cover(), **pictures}
+    return entries | {"book.opf": package(entries).encode()}
 
 
 def set_for_reading(
@@ -71,7 +71,7 @@ def set_for_reading(
         editions.first(formula, "annotation").decompose()
         math = editions.first(formula, "math")
         math["alttext"] = tex
-        mend(math)
+        mend_mathml(math)
         formula.replace_with(math)
     for code in part.select("pre"):
         code.string = code.get_text()
@@ -82,7 +82,7 @@ def set_for_reading(
         pictures[path.name] = path.read_bytes()
 
 
-def mend(formula: Tag) -> None:
+def mend_mathml(formula: Tag) -> None:
     """Mend what KaTeX writes and the standard does not allow, though browsers do."""
     for token in formula.select("mi, mn, mo"):
         if token.find(True):
@@ -105,8 +105,8 @@ def text(title: str, body: str) -> str:
 def title_page() -> str:
     """Write the first page."""
     body = (
-        f'<div class="title"><h1>{editions.TITLE}</h1><p>{editions.SAYS}</p>'
-        f'<p><img src="third-row.svg" alt="{landing.says()}"/></p>'
+        f'<div class="title"><h1>{editions.TITLE}</h1><p>{editions.SUBTITLE}</p>'
+        f'<p><img src="third-row.svg" alt="{landing.alt_text()}"/></p>'
         f"<p>Version {editions.VERSION}. {editions.LICENCE}</p><p>{editions.EDITION}</p></div>"
     )
     return text(editions.TITLE, body)
@@ -115,11 +115,11 @@ def title_page() -> str:
 def cover() -> bytes:
     """Draw the picture under which a reader's library shows the book."""
     drawing = landing.picture().replace("<svg ", '<svg x="100" y="800" width="1000" height="430" ')
-    return sharing.render(
+    return social.render(
         '<text x="600" y="380" font-size="120" font-weight="bold">Attention,</text>'
         '<text x="600" y="520" font-size="120" font-weight="bold">Executed</text>'
-        f'<text x="600" y="1480" font-size="46">{sharing.SAYS[0]}</text>'
-        f'<text x="600" y="1550" font-size="46">{sharing.SAYS[1]}</text>{drawing}',
+        f'<text x="600" y="1480" font-size="46">{social.SUBTITLE[0]}</text>'
+        f'<text x="600" y="1550" font-size="46">{social.SUBTITLE[1]}</text>{drawing}',
         width=1200,
         height=1800,
     )
@@ -127,12 +127,12 @@ def cover() -> bytes:
 
 def answers(pages: list[editions.Page]) -> str:
     """Gather the answers of all chapters."""
-    told = (
+    sections = (
         f"<section><h2>{escape(page.title)}</h2>{''.join(map(str, page.answers))}</section>"
         for page in pages
         if page.answers
     )
-    return f"<h1>Answers</h1>{''.join(told)}"
+    return f"<h1>Answers</h1>{''.join(sections)}"
 
 
 def contents(pages: list[editions.Page]) -> str:
@@ -144,16 +144,16 @@ def contents(pages: list[editions.Page]) -> str:
         )
         lines.append(f"<li><span>{escape(part)}</span><ol>{links}</ol></li>" if part else links)
     lines.append(f'<li><a href="{editions.ANSWERS}.xhtml">Answers</a></li>')
-    listed = f'<nav epub:type="toc"><h1>Contents</h1><ol>{"".join(lines)}</ol></nav>'
-    return text("Contents", listed)
+    navigation = f'<nav epub:type="toc"><h1>Contents</h1><ol>{"".join(lines)}</ol></nav>'
+    return text("Contents", navigation)
 
 
-def package(made: dict[str, bytes]) -> str:
+def package(entries: dict[str, bytes]) -> str:
     """Write the list of files, their order, and what the book says of itself."""
-    texts = [name for name in made if name.endswith(".xhtml")]
-    items = "".join(item(name, content) for name, content in made.items())
-    spine = "".join(f'<itemref idref="{ident(name)}"/>' for name in texts)
-    said = "".join(
+    texts = [name for name in entries if name.endswith(".xhtml")]
+    items = "".join(item(name, content) for name, content in entries.items())
+    spine = "".join(f'<itemref idref="{manifest_id(name)}"/>' for name in texts)
+    accessibility = "".join(
         f'<meta property="schema:{name}">{escape(value)}</meta>'
         for name, values in ACCESSIBILITY.items()
         for value in values
@@ -166,8 +166,8 @@ def package(made: dict[str, bytes]) -> str:
         f'<dc:identifier id="id">urn:uuid:{name}</dc:identifier>'
         f"<dc:title>{editions.TITLE}</dc:title><dc:language>en</dc:language>"
         f"<dc:creator>{editions.AUTHOR}</dc:creator><dc:rights>{editions.LICENCE}</dc:rights>"
-        f'<meta property="dcterms:modified">{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}</meta>{said}'
-        f"</metadata><manifest>{items}</manifest><spine>{spine}</spine></package>"
+        f'<meta property="dcterms:modified">{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}</meta>'
+        f"{accessibility}</metadata><manifest>{items}</manifest><spine>{spine}</spine></package>"
     )
 
 
@@ -178,28 +178,28 @@ def item(name: str, content: bytes) -> str:
         kinds = [*kinds, "mathml"]
     properties = f' properties="{" ".join(kinds)}"' if kinds else ""
     kind = TYPES[PurePosixPath(name).suffix]
-    return f'<item id="{ident(name)}" href="{name}" media-type="{kind}"{properties}/>'
+    return f'<item id="{manifest_id(name)}" href="{name}" media-type="{kind}"{properties}/>'
 
 
-def ident(name: str) -> str:
+def manifest_id(name: str) -> str:
     """Name a file within the list; a name there begins with a letter."""
     return f"file-{name}"
 
 
-def write(made: dict[str, bytes], path: Path = EPUB) -> None:
+def write(entries: dict[str, bytes], path: Path = EPUB) -> None:
     """Write the file; the first entry says what it is, and is not compressed."""
     with ZipFile(path, "w") as packed:
         packed.writestr("mimetype", "application/epub+zip", ZIP_STORED)
         packed.writestr("META-INF/container.xml", CONTAINER, ZIP_DEFLATED)
-        for name, content in made.items():
+        for name, content in entries.items():
             packed.writestr(name, content, ZIP_DEFLATED)
 
 
 def main() -> int:
-    made = files(editions.read_all())
-    write(made)
+    entries = files(editions.read_all())
+    write(entries)
     size = EPUB.stat().st_size / 1e6
-    print(f"{EPUB.relative_to(ROOT)}: {len(made)} files, {size:.1f} MB")
+    print(f"{EPUB.relative_to(ROOT)}: {len(entries)} files, {size:.1f} MB")
     return 0
 
 

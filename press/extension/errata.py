@@ -11,14 +11,16 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
 from labkit import ledger
-from labkit.nested import shape, show
+from labkit.ledger import AboutPaper, Compared, Draw, Figures
+from labkit.ledger.nested import agrees, shape, show
 from press.extension import report
-from press.stamp import Address
+from press.project import Address
 
 # Letters with what stands below and above them, a number before them. "a" and "I" are words.
 SYMBOL = r"(?![aI]\b)[A-Za-z](?:_(?:model|ff|[A-Za-z0-9]))?(?:\^[0-9A-Z])?"
 FORMULA = re.compile(rf"(?<![\w./$])(?:\d+ )?{SYMBOL}(?: {SYMBOL})*(?![\w(/^]|\.\w)")
 SHOWN = ("wrong", "conflict", "draw", "rounding")
+FIGURES = ("document", "holds if", "computed")  # rows that hold figures, and no text
 
 
 class Errata(SphinxDirective):
@@ -107,19 +109,22 @@ def as_tex(found: re.Match[str]) -> str:
     )
 
 
-def is_matrix(value: Any) -> bool:
-    return isinstance(value, list) and all(
-        isinstance(row, list) and all(isinstance(number, (int, float)) for number in row)
-        for row in value
+def are_matrices(stated: Any, computed: Any) -> bool:
+    """Say whether two values are matrices of numbers that can be laid beside each other."""
+    return (
+        isinstance(stated, list)
+        and all(isinstance(row, list) for row in stated)
+        and all(isinstance(number, (int, float)) for row in stated for number in row)
+        and shape(stated) == shape(computed)
     )
 
 
-def matrices(claim: ledger.Claim) -> str:
+def matrices(claim: Figures | Draw) -> str:
     """Write two matrices row by row, and mark the rows that differ."""
     lines = ["| row | document | computed |", "|--:|:--|:--|"]
     for i, (stated, computed) in enumerate(zip(claim.value, claim.computed, strict=True), 1):
         cells = [str(i), *(show(row, claim.places) for row in (stated, computed))]
-        if not ledger.agrees(stated, computed, claim.places):
+        if not agrees(stated, computed, claim.places):
             cells = [f"**{cell}**" for cell in (f"≠ {i}", *cells[1:])]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join([*lines, ""])
@@ -127,23 +132,26 @@ def matrices(claim: ledger.Claim) -> str:
 
 def entry(claim: ledger.Claim, address: Address) -> str:
     """Write one erratum: what it says, what came out, why, and where to see it."""
-    rows = [("Where", claim.where), ("Read as", claim.test)]
-    in_rows = is_matrix(claim.value) and shape(claim.value) == shape(claim.computed)
-    if not in_rows and (claim.value is not None or claim.is_bound):
-        stated = "Holds if" if claim.is_bound else "Document"
-        rows += [(stated, verbatim(claim.stated)), ("Computed", verbatim(claim.came_out))]
-    rows.append(("Against", ", ".join(claim.against or ())))
-    rows += [("Why", claim.why), ("Source", claim.source)]
-    if claim.notebook:
+    told, table = claim.told(), []
+    if isinstance(claim, Figures | Draw) and are_matrices(claim.value, claim.computed):
+        table = [matrices(claim)]
+        told = [(label, text) for label, text in told if label not in FIGURES]
+    rows = [("Where", claim.where)]
+    rows += [
+        (label.capitalize(), verbatim(text) if label in FIGURES else text) for label, text in told
+    ]
+    rows.append(("Why", claim.why or ""))
+    if isinstance(claim, AboutPaper):
+        rows.append(("Source", claim.source))
+    if isinstance(claim, Compared):
         cell = f"../{claim.notebook}.html#{claim.anchor}"
         rows.append(("Shown in", f'<a href="{cell}">{claim.notebook}</a>'))
     rows.append(("Claim", f"`{claim.key}`"))
-    told = [f"{label}\n: {set_formulas(one_line(text))}\n" for label, text in rows if text]
+    lines = [f"{label}\n: {set_formulas(one_line(text))}\n" for label, text in rows if text]
     if reported := report.of_claim(address, claim):
-        told.append(f"Mistaken?\n: {reported}\n")
+        lines.append(f"Mistaken?\n: {reported}\n")
     title = f"### {str(claim.verdict).capitalize()}: {set_formulas(one_line(claim.says))}"
-    table = [matrices(claim)] if in_rows else []
-    body = [":::{container} erratum", *table, *told, ":::", ""]
+    body = [":::{container} erratum", *table, *lines, ":::", ""]
     return "\n".join([f"({erratum_anchor(claim)})=", title, "", *body])
 
 

@@ -18,7 +18,7 @@ REPORT = BUILD / "reports" / "notebooks.xml"  # `make notebooks` leaves it there
 
 
 @dataclass
-class Measured:
+class NotebookRun:
     """What one notebook's execution came to."""
 
     cells: int = 0
@@ -37,30 +37,30 @@ class Execution(SphinxDirective):
         return self.parse_text_to_nodes(table(names, read(REPORT)))
 
 
-def read(report: Path) -> dict[str, Measured]:
+def read(report: Path) -> dict[str, NotebookRun]:
     """Add up a JUnit report by notebook; nothing if none was left."""
-    found: dict[str, Measured] = {}
+    runs: dict[str, NotebookRun] = {}
     if not report.is_file():
-        return found
+        return runs
     for case in ElementTree.parse(report).iter("testcase"):
         name = re.sub(r"\.ipynb$", "", case.get("classname", "")).replace(".", "/")
-        measured = found.setdefault(name, Measured())
-        measured.cells += 1
-        measured.differing += any(part.tag in ("failure", "error") for part in case)
-        measured.seconds += float(case.get("time", 0))
-    return found
+        run = runs.setdefault(name, NotebookRun())
+        run.cells += 1
+        run.differing += any(part.tag in ("failure", "error") for part in case)
+        run.seconds += float(case.get("time", 0))
+    return runs
 
 
-def table(names: list[str], found: dict[str, Measured]) -> str:
+def table(names: list[str], runs: dict[str, NotebookRun]) -> str:
     """Write the table, a row a notebook."""
     lines = [
         "| notebook | cells executed | compared with the page | seconds |",
         "|---|--:|---|--:|",
     ]
     for name in names:
-        if measured := found.get(name):
-            agrees = f"cells that differ: {measured.differing}" if measured.differing else "agrees"
-            cells = [str(measured.cells), agrees, f"{measured.seconds:.1f}"]
+        if run := runs.get(name):
+            agrees = f"cells that differ: {run.differing}" if run.differing else "agrees"
+            cells = [str(run.cells), agrees, f"{run.seconds:.1f}"]
         else:
             cells = ["", "not measured in this build", ""]
         lines.append(f"| [{name}](/{name}) | {' | '.join(cells)} |")

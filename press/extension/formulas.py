@@ -27,10 +27,10 @@ def take(formula: nodes.math, step: int, signs: re.Pattern[str]) -> list[nodes.T
     line = formula.parent
     at = line.index(formula) + step
     text = line[at] if 0 <= at < len(line) else None
-    if not isinstance(text, nodes.Text) or not (found := signs.search(text)):
+    if not isinstance(text, nodes.Text) or not (match := signs.search(text)):
         return []
-    line[at] = nodes.Text(text[: found.start()] + text[found.end() :])
-    return [nodes.Text(found[0])]
+    line[at] = nodes.Text(text[: match.start()] + text[match.end() :])
+    return [nodes.Text(match[0])]
 
 
 def setup(app: Sphinx) -> dict[str, Any]:

@@ -10,30 +10,30 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
 from press import ROOT, contents, minutes
-from press.drawings.cards import CARDS
-from press.extension.drawings import apart
+from press.drawings.thumbnails import THUMBNAILS
+from press.extension.drawings import prefix_ids
 from press.notebooks import read, title
 
 
-class Cards(SphinxDirective):
+class Tiles(SphinxDirective):
     """Lead to each page of a folder: chapters with number, minutes and picture, labs, audits."""
 
     required_arguments = 1
 
     def run(self) -> list[nodes.Node]:
         folder = self.arguments[0]
-        cards = nodes.container(classes=["front-cards", f"front-{folder}"])
+        tiles = nodes.container(classes=["front-cards", f"front-{folder}"])
         for place, name in enumerate(contents.notebooks(folder)):
             self.env.note_dependency(str(notebook(name)))
-            card = nodes.container(classes=["front-card"])
+            tile = nodes.container(classes=["front-card"])
             if folder == "chapters":
-                card += nodes.raw(text=picture(place), format="html")
-            card += self.parse_text_to_nodes(f"[{title(notebook(name))}](/{name})")
-            if takes := short(name):
-                card += nodes.paragraph("", takes, classes=["front-minutes"])
-            cards += card
+                tile += nodes.raw(text=picture(place), format="html")
+            tile += self.parse_text_to_nodes(f"[{title(notebook(name))}](/{name})")
+            if duration := duration_text(name):
+                tile += nodes.paragraph("", duration, classes=["front-minutes"])
+            tiles += tile
         self.env.note_dependency(str(contents.CONTENTS))
-        return [cards]
+        return [tiles]
 
 
 class Route(SphinxDirective):
@@ -69,7 +69,7 @@ def notebook(name: str) -> Path:
     return ROOT / f"{name}.ipynb"
 
 
-def short(name: str) -> str:
+def duration_text(name: str) -> str:
     """Say in two words how long a chapter or a lab takes; of an audit nothing."""
     if name.startswith("chapters/"):
         return f"{minutes.of_chapter(read(notebook(name))).all} minutes"
@@ -77,38 +77,39 @@ def short(name: str) -> str:
     return f"{takes} minutes" if takes else ""
 
 
-def at_length(name: str) -> str:
+def full_duration_text(name: str) -> str:
     """Say how long a chapter or a lab takes, and a chapter without its exercises."""
     if not name.startswith("chapters/"):
-        return short(name)
-    return (
-        f"{short(name)}, {minutes.of_chapter(read(notebook(name))).reading} without the exercises"
-    )
+        return duration_text(name)
+    reading = minutes.of_chapter(read(notebook(name))).reading
+    return f"{duration_text(name)}, {reading} without the exercises"
 
 
 def picture(place: int) -> str:
-    """Draw a chapter's card."""
-    svg = apart(CARDS[place]().svg(), f"card-{place}")
+    """Draw a chapter's thumbnail."""
+    svg = prefix_ids(THUMBNAILS[place]().svg(), f"card-{place}")
     return f'<span class="drawing front-picture" aria-hidden="true">{svg}</span>'
 
 
-def say_minutes(app: Sphinx, doctree: nodes.document) -> None:
+def add_minutes(app: Sphinx, doctree: nodes.document) -> None:
     """Write under the title of a chapter or a lab how long it takes."""
     name = app.env.docname
     if name in (*contents.notebooks("chapters"), *contents.notebooks("labs")):
         heading = next(iter(doctree.findall(nodes.title)))
         # Not a paragraph of the section: the first of those describes the page.
         line = nodes.container(
-            "", nodes.paragraph("", at_length(name)), classes=["front-minutes", "front-length"]
+            "",
+            nodes.paragraph("", full_duration_text(name)),
+            classes=["front-minutes", "front-length"],
         )
         heading.parent.insert(heading.parent.index(heading) + 1, line)
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
-    app.add_directive("cards", Cards)
+    app.add_directive("tiles", Tiles)
     app.add_directive("route", Route)
     app.add_directive("reckoning", Reckoning)
-    app.connect("doctree-read", say_minutes)
+    app.connect("doctree-read", add_minutes)
     app.add_css_file("front.css")
     app.add_js_file("progress.js")
     return {"parallel_read_safe": True, "parallel_write_safe": True}

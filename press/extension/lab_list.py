@@ -15,10 +15,9 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
 from press import BUILD, wheel
-from press.lab_sets import TOPICS, cards
+from press.labs import TOPICS, cards
 from press.notebooks import LABS, read, tagged, title
-from press.project import PROJECT
-from press.stamp import read as read_project
+from press.project import PROJECT, read_address, wheel_name
 
 HUB = "https://HUB.EXAMPLE.ORG"
 LEVELS = ("Easy", "Medium", "Hard")
@@ -39,7 +38,7 @@ class Wheel(SphinxDirective):
     """Offer labkit's wheel, which is built with the book."""
 
     def run(self) -> list[nodes.Node]:
-        name = wheel.name()
+        name = wheel_name()
         return self.parse_text_to_nodes(f"{{download}}`{name} </_build/wheel/{name}>`")
 
 
@@ -47,7 +46,7 @@ class Classes(SphinxDirective):
     """List the labs: exercises, minutes, and the hub's link if the book has an address."""
 
     def run(self) -> list[nodes.Node]:
-        repository = read_project(PROJECT.parent).repository
+        repository = read_address().repository
         for path in (*LABS, PROJECT):
             self.env.note_dependency(str(path))
         return self.parse_text_to_nodes(f"{table(LABS)}\n\n{links(LABS, repository)}")

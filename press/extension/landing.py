@@ -6,8 +6,9 @@ from typing import Any
 
 from sphinx.application import Sphinx
 
-from labkit import figures, ledger
-from labkit.nested import show
+from labkit import ledger
+from labkit.figures import plots as figures
+from labkit.ledger.nested import show
 from press import BOOK
 
 PICTURE = BOOK / "_static" / "third-row.svg"
@@ -16,19 +17,26 @@ WIDTH, BASE, SCALE = 64, 208, 280
 CLAIM = "section-2.3/by-hand/weights"
 
 
-def says() -> str:
-    """Tell in words what the picture shows."""
+def shown() -> ledger.Figures:
+    """Find the claim that the picture shows."""
     claim = ledger.find_claim(CLAIM)
+    assert isinstance(claim, ledger.Figures)
+    return claim
+
+
+def alt_text() -> str:
+    """Tell in words what the picture shows."""
+    claim = shown()
     printed, computed = (
-        "{}, {} and {}".format(*(show(weight, claim.places) for weight in weights[2]))
-        for weights in (claim.value, claim.computed)
+        "{}, {} and {}".format(*(show(weight, claim.places) for weight in row[2]))
+        for row in (claim.value, claim.computed)
     )
     return f"Three weights as printed: {printed}. As computed: {computed}."
 
 
 def picture() -> str:
     """Draw row 3 of the by-hand weights, as printed and as computed, as bars."""
-    claim = ledger.find_claim(CLAIM)
+    claim = shown()
     groups = [
         ("as printed", claim.value[2], DOCUMENT, 60),
         ("as computed", claim.computed[2], COMPUTED, 360),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 from typing import Any, ClassVar
@@ -15,9 +15,10 @@ from sphinx.application import Sphinx
 from sphinx.config import Config
 from sphinx.util.docutils import SphinxDirective
 
-from labkit.live import FIGURES, MIME
-from labkit.live.base import own_parts, shared_parts, style, without_types
-from press import BOOK, BUILD
+from labkit.figures.base import style
+from labkit.figures.live import FIGURES, MIME
+from press import BUILD
+from press.figures import page_script
 
 FILES = BUILD / "live"
 MARK = "live-figure"
@@ -59,17 +60,6 @@ def placed(stored: dict[str, Any]) -> nodes.raw:
         f"<script>{MOUNT}</script></figure>"
     )
     return nodes.raw(text=page, format="html", classes=[MARK], live=stored["figure"])
-
-
-def page_script(names: Iterable[str]) -> str:
-    """Write what a page with these figures runs: a classic script, since modules need a server."""
-    mounts = without_types(BOOK / "_static" / "live.js")
-    parts = [mounts, f"labkitLive.shared = {shared_parts()};"]
-    for figure in FIGURES:
-        if figure.name in names:
-            run = f"{own_parts(figure)}(labkitLive.shared)"
-            parts.append(f'labkitLive.figures["{figure.name}"] = {run};')
-    return "\n".join(parts) + "\n"
 
 
 def parcels() -> dict[str, str]:

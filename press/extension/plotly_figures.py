@@ -31,8 +31,8 @@ class PlotlyRenderer:
         if data.mime_type != MIME or inline:
             return None
         layout = data.content["layout"]
-        told = layout.get("meta", {}).get("alt")
-        if not told:
+        alt = layout.get("meta", {}).get("alt")
+        if not alt:
             logger.warning("a figure has no text alternative: make it with labkit.figures")
         # A literal "</" would end the script element.
         parts = {key: data.content[key] for key in PARTS if key in data.content}
@@ -42,7 +42,7 @@ class PlotlyRenderer:
             f'<div class="{MARK}-drawing" style="min-height:{layout["height"]}px"></div>'
             f"{player(data.content.get('frames'))}"
             f'<script type="application/json">{figure}</script>'
-            f"<figcaption>{escape(told or '')}</figcaption></figure>"
+            f"<figcaption>{escape(alt or '')}</figcaption></figure>"
         )
         return [nodes.raw(text=page, format="html", classes=[MARK])]
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Any
 
-import yaml
 from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
 from labkit import ledger
-
-READINGS = ledger.DOCUMENTS.parent / "readings.yml"
+from labkit.ledger.consistency import READINGS, read_readings
 
 
 class Readings(SphinxDirective):
@@ -21,9 +19,9 @@ class Readings(SphinxDirective):
     def run(self) -> list[nodes.Node]:
         for path in (READINGS, *ledger.DOCUMENTS.glob("*.yml")):
             self.env.note_dependency(str(path))
-        claims = [claim for key in ledger.document_keys() for claim in ledger.open_document(key)]
-        groups = yaml.safe_load(READINGS.read_text(encoding="utf-8"))
-        return self.parse_text_to_nodes(table(groups, [claim.reading for claim in claims]))
+        bounds = [claim for claim in ledger.all_claims() if isinstance(claim, ledger.Bound)]
+        read = [bound.reading for bound in bounds]
+        return self.parse_text_to_nodes(table(read_readings(), read))
 
 
 def table(groups: list[dict[str, Any]], readings: list[str | None]) -> str:
@@ -31,13 +29,13 @@ def table(groups: list[dict[str, Any]], readings: list[str | None]) -> str:
     lines = ["| Reading | Words | Bar | Of | Why | Rows |", "|---|---|---|---|---|--:|"]
     for group in groups:
         words, rows = group["words"], sum(reading in group["words"] for reading in readings)
-        bars = " or ".join(map(written, group["bars"])) or "as stated"
-        told = [group["name"], ", ".join(words), bars, group["of"], group["why"], str(rows)]
-        lines.append(f"| {' | '.join(told)} |")
+        bars = " or ".join(map(bar_text, group["bars"])) or "as stated"
+        cells = [group["name"], ", ".join(words), bars, group["of"], group["why"], str(rows)]
+        lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
-def written(bar: dict[str, float]) -> str:
+def bar_text(bar: dict[str, float]) -> str:
     """Write a bar, such as {"at_least": 0.95, "at_most": 1.05}, in words."""
     sides = [f"{side.replace('_', ' ')} {Decimal(str(limit)):f}" for side, limit in bar.items()]
     return " and ".join(sides)

@@ -9,11 +9,10 @@ from urllib.parse import quote, urlencode
 from sphinx.application import Sphinx
 
 from labkit.ledger import Claim
-from press import ROOT
-from press.extension.sharing import plain
-from press.stamp import Address, read
+from press.extension.social import without_tex
+from press.project import Address, read_address
 
-ASKED = ("What it says", "What you find instead", "The shortest computation that shows it")
+QUESTIONS = ("What it says", "What you find instead", "The shortest computation that shows it")
 
 
 def of_claim(address: Address, claim: Claim) -> str:
@@ -32,10 +31,11 @@ def link(address: Address, title: str, about: list[str]) -> str:
         return ""
     target = address.repository
     if address.path:
-        lines = [*about, f"Version: {address.version}", *(f"\n{asked}:\n" for asked in ASKED)]
-        filled = {"title": f"Mistake: {title}", "body": "\n".join(lines)}
+        questions = (f"\n{question}:\n" for question in QUESTIONS)
+        lines = [*about, f"Version: {address.version}", *questions]
+        fields = {"title": f"Mistake: {title}", "body": "\n".join(lines)}
         target = (
-            f"https://github.com/{address.path}/issues/new?{urlencode(filled, quote_via=quote)}"
+            f"https://github.com/{address.path}/issues/new?{urlencode(fields, quote_via=quote)}"
         )
     return f'<a class="report" href="{escape(target)}">Report a mistake</a>'
 
@@ -45,12 +45,12 @@ def add_link(
 ) -> None:
     """Write the link below the text of a page."""
     if doctree is not None:
-        title = plain(app.env.titles[pagename].astext())
+        title = without_tex(app.env.titles[pagename].astext())
         reported = of_page(app.config.lives_at, pagename, title)
         context["body"] += f"<p>{reported}</p>" if reported else ""
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
-    app.add_config_value("lives_at", read(ROOT), "env")
+    app.add_config_value("lives_at", read_address(), "env")
     app.connect("html-page-context", add_link)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -24,10 +24,11 @@ from sphinx.config import Config
 from sphinx.search.en import english_stopwords, js_porter_stemmer
 
 from labkit import ledger
-from press import contents
-from press.extension.assets import PACKAGES, SPHINX_SEARCH, VENDORED
+from press import BOOK, contents
+from press.extension.assets import SPHINX_SEARCH, VENDORED
 from press.extension.claims import ERRATA
 from press.extension.errata import SHOWN
+from press.node import PACKAGES, esbuild
 
 # Pages whose sections are not listed: the claims are, and of old versions nobody asks.
 WHOLE = (ERRATA, "book/changelog")
@@ -41,7 +42,7 @@ SIGNS = {
     "approx": "≈", "le": "≤", "ge": "≥", "ne": "≠", "neq": "≠", "to": "→", "in": "∈", "circ": "∘",
     "lVert": "‖", "rVert": "‖", "dots": "…", "ldots": "…", "cdots": "…", "propto": "∝",
 }  # fmt: skip
-UNSEEN = r"\\(?:text|operatorname|math[a-z]+|[bB]igg?[lr]?|left|right|underbrace|q?quad)\b"
+TYPESETTING = r"\\(?:text|operatorname|math[a-z]+|[bB]igg?[lr]?|left|right|underbrace|q?quad)\b"
 FRACTION = re.compile(r"\\[td]?frac\s*(?:\{([^{}]*)\}\{([^{}]*)\}|(\d)(\d))")
 
 SKIPPED = (nodes.raw, nodes.comment, nodes.Invisible, nodes.image, addnodes.toctree, addnodes.index)
@@ -72,26 +73,26 @@ class Part:
 
 def parts(doctree: nodes.document) -> list[Part]:
     """Cut a page at its headings."""
-    found: list[Part] = []
+    page_parts: list[Part] = []
     page = next(doctree.findall(nodes.section))
-    collect(page, begin(page, found), found)
-    return found
+    collect(page, open_part(page, page_parts), page_parts)
+    return page_parts
 
 
-def begin(node: nodes.Element, found: list[Part]) -> Part:
+def open_part(node: nodes.Element, page_parts: list[Part]) -> Part:
     """Open the part that a section, or an entry of the reference, is."""
     if isinstance(node, addnodes.desc):
         signature = node[0]
         part = Part((signature["ids"] or [""])[0], signature.get("fullname", ""))
     else:
         title = next(iter(node.findall(nodes.title)))
-        part = Part(node["ids"][0], told(title))
-    found.append(part)
+        part = Part(node["ids"][0], text_of(title))
+    page_parts.append(part)
     return part
 
 
-def collect(node: nodes.Element, part: Part, found: list[Part]) -> None:
-    """Put what is told below a node into its part, and into the parts that open there."""
+def collect(node: nodes.Element, part: Part, page_parts: list[Part]) -> None:
+    """Put the text below a node into its part, and into the parts that open there."""
     folds = 0
     for child in node.children:
         if isinstance(child, nodes.raw):
@@ -99,25 +100,25 @@ def collect(node: nodes.Element, part: Part, found: list[Part]) -> None:
         elif folds:  # an answer, which no excerpt gives away
             continue
         elif isinstance(child, (nodes.section, addnodes.desc)):
-            collect(child, begin(child, found), found)
+            collect(child, open_part(child, page_parts), page_parts)
         elif isinstance(child, CODE):
             part.code.append(child.astext())
         elif isinstance(child, (nodes.title, addnodes.desc_signature, *SKIPPED)):
             continue
         elif isinstance(child, nodes.TextElement):
-            part.paragraphs.append(told(child))
+            part.paragraphs.append(text_of(child))
         elif isinstance(child, nodes.Element) and "cell_output" not in child.get("classes", []):
-            collect(child, part, found)
+            collect(child, part, page_parts)
 
 
-def told(node: nodes.Node) -> str:
+def text_of(node: nodes.Node) -> str:
     """Write what a node says, with its formulas as one types them."""
     return " ".join("".join(pieces(node)).split())
 
 
 def pieces(node: nodes.Node) -> Iterator[str]:
     if isinstance(node, (nodes.math, nodes.math_block)):
-        yield typed(node.astext())
+        yield formula_text(node.astext())
     elif isinstance(node, nodes.Text):
         yield node.astext()
     elif not isinstance(node, SKIPPED):
@@ -125,11 +126,11 @@ def pieces(node: nodes.Node) -> Iterator[str]:
             yield from pieces(child)
 
 
-def typed(tex: str) -> str:
+def formula_text(tex: str) -> str:
     r"""Write a formula as one types it: ``\frac{QK^\top}{\sqrt{d_k}}`` is QK^T / √d_k."""
     tex = re.sub(r"\\(?:begin|end)\{\w+\}|&", " ", tex)
-    tex = re.sub(r"\\[,;! ]|\\\\", " ", re.sub(UNSEEN, "", tex))
-    tex = re.sub(r"\\([A-Za-z]+)", lambda found: SIGNS.get(found[1], found[0]), tex)
+    tex = re.sub(r"\\[,;! ]|\\\\", " ", re.sub(TYPESETTING, "", tex))
+    tex = re.sub(r"\\([A-Za-z]+)", lambda match: SIGNS.get(match[1], match[0]), tex)
     tex = re.sub(r"([_^√])\{(\w+)\}", r"\1\2", tex)
     while tex != (tex := FRACTION.sub(r"\1\3/\2\4", tex)):
         pass
@@ -154,24 +155,22 @@ def entries(app: Sphinx) -> dict[str, list[list[Any]]]:
         pages.append([name, kind, numberless(page.heading), " ".join(lead), " ".join(text)])
         known = PYTHONS.copy()
         for part in rest if name not in WHOLE else ():
-            told_here = set(re.findall(r"\w+", f"{part.heading} {part.text}"))
+            words_here = set(re.findall(r"\w+", f"{part.heading} {part.text}"))
             # A name leads to the section that has it first.
-            names = dict.fromkeys(name for name in part.names if name not in known | told_here)
+            names = dict.fromkeys(name for name in part.names if name not in known | words_here)
             known.update(names)
             if part.anchor:
-                found = [places[name], part.anchor, part.heading, part.text, " ".join(names)]
-                sections.append(found)
-    documents = map(ledger.open_document, ledger.document_keys())
+                row = [places[name], part.anchor, part.heading, part.text, " ".join(names)]
+                sections.append(row)
     claims = [
         [
             claim.key,
             " ".join(claim.says.split()),
             claim.verdict,
-            places.get(claim.notebook or "", -1),
+            places.get(claim.notebook, -1) if isinstance(claim, ledger.Compared) else -1,
             int(claim.verdict in (*SHOWN, "untested")),
         ]
-        for document in documents
-        for claim in document
+        for claim in ledger.all_claims()
     ]
     return {"pages": pages, "sections": sections, "claims": claims}
 
@@ -180,6 +179,7 @@ def prepare(app: Sphinx, config: Config) -> None:
     """Put what the search is made of where Sphinx copies static files from."""
     VENDORED.mkdir(parents=True, exist_ok=True)
     shutil.copy2(PACKAGES / "minisearch" / "dist" / "umd" / "index.js", VENDORED / "minisearch.js")
+    esbuild(BOOK / "search", "search.js", "--format=iife", f"--outdir={VENDORED}")
     (VENDORED / "stemmer.js").write_text(js_porter_stemmer, encoding="utf-8")
     config.templates_path.append(str(TEMPLATES))
 
@@ -192,8 +192,8 @@ def replace(app: Sphinx) -> None:
 
 def write(app: Sphinx) -> Iterator[tuple[str, dict[str, Any], str]]:
     """Write the index, and the page of the search."""
-    found = entries(app) | {"stopwords": sorted(english_stopwords)}
-    script = json.dumps(found, ensure_ascii=False, separators=(",", ":"))
+    index = entries(app) | {"stopwords": sorted(english_stopwords)}
+    script = json.dumps(index, ensure_ascii=False, separators=(",", ":"))
     static = Path(app.outdir) / "_static"
     static.mkdir(parents=True, exist_ok=True)
     (static / INDEX).write_text(f"bookSearch.open({script});\n", encoding="utf-8")

@@ -19,7 +19,7 @@ class Exercise:
 
     @property
     def name(self) -> str:
-        return f"{self.check.__module__.rpartition('.')[2]}.{self.check.__name__}"
+        return f"{self.check.__module__.split('.')[-2]}.{self.check.__name__}"
 
     def accept(self, how: str, answer: Any) -> None:
         """Note a right answer and how it goes about it."""

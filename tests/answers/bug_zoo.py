@@ -11,7 +11,7 @@ from torch import nn
 
 from labkit import MultiHeadAttention, causal_mask, merge_heads, split_heads
 from labkit import scaled_dot_product_attention as reference
-from labkit.checks import bug_zoo
+from labkit.labs.bug_zoo import check as bug_zoo
 from tests.answers import Exercise
 
 FALSE_ALARM, MISSED = "a false alarm", "went unnoticed"
@@ -33,19 +33,19 @@ weights = Exercise(bug_zoo.weights_are_sound)
 SIZES = ((2, 3, 5, 7), (3, 6, 2, 5), (1, 1, 4, 3), (2, 4, 1, 6), (2, 3, 40, 5))  # h, n_q, n_k, d_k
 
 
-def qk(h=2, n_q=3, n_k=5, d=7):
-    return torch.randn(h, n_q, d), torch.randn(h, n_k, d)
+def qk(n_q=3, n_k=5):
+    return torch.randn(2, n_q, 7), torch.randn(2, n_k, 7)
 
 
-def softmaxed(q, k, scale=None, dim=-1):
-    return (q @ k.mT * (q.shape[-1] ** -0.5 if scale is None else scale)).softmax(dim=dim)
+def softmaxed(q, k, scale=None):
+    return (q @ k.mT * (q.shape[-1] ** -0.5 if scale is None else scale)).softmax(dim=-1)
 
 
-def weights_by_formula(weights, sizes=SIZES, kinds=KINDS, atol=1e-3, look=slice(None)):
+def weights_by_formula(weights, sizes=SIZES, kinds=KINDS):
     for h, n_q, n_k, d in sizes * 5:
         for kind in kinds:
             q, k = pair(kind, (h, n_q, d), (h, n_k, d))
-            if not close(weights(q, k)[look], softmaxed(q, k)[look], atol):
+            if not close(weights(q, k), softmaxed(q, k), 1e-3):
                 return False
     return True
 
@@ -125,47 +125,15 @@ weights.accept("numpy, by the names of the arguments", weights_in_numpy)
 
 weights.reject("accepts all", f"another query.*{MISSED}", lambda weights: True)
 weights.reject("refuses all", FALSE_ALARM, lambda weights: False)
-weights.reject("shapes", MISSED, lambda weights: weights(*qk()).shape == (2, 3, 5))
 weights.reject(
     "the scale of the model",
     FALSE_ALARM,
     lambda weights: close(weights(*(x := qk())), softmaxed(*x, scale=14**-0.5)),
 )
-weights.reject(
-    "no scale", FALSE_ALARM, lambda weights: close(weights(*(x := qk())), softmaxed(*x, scale=1))
-)
-weights.reject(
-    "over the queries",
-    FALSE_ALARM,
-    lambda weights: close(weights(*(x := qk())), softmaxed(*x, dim=1)),
-)
 weights.reject("without a head", "it runs", lambda weights: close(weights(*qk()[0]), None))
 weights.reject("a truth for each weight", "True or False", lambda weights: weights(*qk()) > 0)
 
-# What an answer may exploit
-EITHER = f"{FALSE_ALARM}|{MISSED}"
-
-
-def by_turn(weights, asked=[0]):  # noqa: B006 (it is meant to last)
-    asked[0] += 1
-    return asked[0] <= 5 or asked[0] > 14
-
-
-weights.reject("sound ones come first", EITHER, by_turn)
-weights.reject(
-    "sound ones have the low numbers", EITHER, lambda w: int(w.__name__.split()[-1]) <= 15
-)
-weights.reject("a new draw each time", EITHER, lambda w: bool(torch.rand(()) < 0.5))
 weights.reject("rows sum to one", f"further from even.*{MISSED}", sums_to_one)
-weights.reject("a loose bound", MISSED, lambda w: close(w(*(x := qk())), softmaxed(*x), 0.9))
-weights.reject(
-    "the largest key only",
-    f"further from even.*{MISSED}",
-    lambda weights: bool(
-        (weights(*(x := qk(h=3))).argmax(-1) == softmaxed(*x).argmax(-1)).all()
-        and close(weights(*x).sum(-1), torch.ones(3, 3))
-    ),
-)
 weights.reject(
     "one head", f"another head.*{MISSED}", lambda w: weights_by_formula(w, ((1, 3, 5, 7),))
 )
@@ -175,22 +143,9 @@ weights.reject(
     lambda weights: weights_by_formula(weights, ((1, 3, 5, 7),)) and sums_to_one(weights),
 )
 weights.reject(
-    "width one", f"further from even.*{MISSED}", lambda w: weights_by_formula(w, ((2, 3, 5, 1),))
-)
-weights.reject(
     "width four",
     f"right for d_k = 4.*{MISSED}",
     lambda w: weights_by_formula(w, ((2, 3, 5, 4), (3, 6, 2, 4))),
-)
-weights.reject(
-    "as many keys as features",
-    f"more keys than d_k.*{MISSED}",
-    lambda w: weights_by_formula(w, ((2, 3, 5, 5), (3, 6, 2, 2))),
-)
-weights.reject(
-    "the first head only",
-    f"some keys have no effect.*{MISSED}",
-    lambda w: weights_by_formula(w, look=0),
 )
 weights.reject(
     "small scores",
@@ -204,25 +159,9 @@ weights.reject(
     "few keys", f"more than 16 keys.*{MISSED}", lambda w: weights_by_formula(w, SIZES[:4])
 )
 weights.reject(
-    "one query",
-    f"with several queries.*{MISSED}",
-    lambda w: weights_by_formula(w, ((2, 1, 5, 7), (3, 1, 40, 5), (2, 1, 1, 3))),
-)
-weights.reject(
-    "nothing high", f"far above zero.*{MISSED}", lambda w: weights_by_formula(w, kinds=KINDS[::2])
-)
-weights.reject(
-    "nothing low", f"far below zero.*{MISSED}", lambda w: weights_by_formula(w, kinds=KINDS[:2])
-)
-weights.reject(
     "large scores for one query alone",
     f"far below another's.*{MISSED}",
     lambda w: weights_by_formula(w, kinds=("usual",)) and weights_by_formula(w, ((1, 1, 5, 7),)),
-)
-weights.reject(
-    "more axes than are promised",
-    "it runs",
-    lambda w: close(w(q := torch.randn(2, 3, 4, 5), q), softmaxed(q, q)),
 )
 weights.reject(
     "exactly one's own rounding",
@@ -236,29 +175,14 @@ BOTH = ((torch.float32, 1e-5), (torch.float16, 2e-2))
 SQUARE, LONG, WIDE, ONE = (5, 5), (3, 7), (6, 4), (1, 6)
 
 
-def qkv(n_q=4, n_k=5, d=3, dtype=torch.float32):
-    return tuple(torch.randn(n, d).to(dtype) for n in (n_q, n_k, n_k))
+def qkv(n_q=4, n_k=5):
+    return tuple(torch.randn(n, 3) for n in (n_q, n_k, n_k))
 
 
 def chance(n_q, n_k):
     may = torch.rand(n_q, n_k) < 0.5
     may[range(n_q), torch.randint(n_k, (n_q,))] = True
     return may
-
-
-def with_holes(n_q, n_k):
-    may = chance(n_q, n_k).tril(n_k - n_q)
-    may[:, 0] = True
-    return may
-
-
-def one_row(n_q, n_k):
-    return chance(1, n_k).expand(n_q, n_k)
-
-
-def symmetric(n_q, n_k):
-    may = chance(n_q, n_k)
-    return may | may.T if n_q == n_k else may
 
 
 def far_apart(may, open_score=-200.0, hidden_score=200.0):
@@ -268,26 +192,16 @@ def far_apart(may, open_score=-200.0, hidden_score=200.0):
 
 
 def hidden_by_formula(
-    attend,
-    types=BOTH,
-    sizes=(SQUARE, LONG, WIDE, ONE),
-    masks=(chance, with_holes),
-    far=(far_apart,),
-    exact=True,
-    zeros=True,
-    large=6e4,
-    seen=lambda out: out,
+    attend, types=BOTH, sizes=(SQUARE, LONG, WIDE, ONE), far=(far_apart,), exact=True
 ):
-    draws = [(dtype, n, mask) for dtype in types for n in sizes for mask in masks]
-    for (dtype, bound), (n_q, n_k), mask in draws * 2:
-        may = mask(n_q, n_k)
+    for (dtype, bound), (n_q, n_k) in [(dtype, n) for dtype in types for n in sizes] * 4:
+        may = chance(n_q, n_k)
         usual = torch.randn(n_q, 8), torch.randn(n_k, 8), torch.randn(n_k, 3)
-        usual[1][1::2] *= 1 - zeros
-        for inputs in [usual, *((*make(may), large * torch.rand(n_k, 3)) for make in far)]:
+        for inputs in [usual, *((*make(may), torch.rand(n_k, 3)) for make in far)]:
             q, k, v = (x.to(dtype) for x in inputs)
             out = attend(q, k, v, may)
             expected = reference(q.float(), k.float(), v.float(), may)
-            same = torch.allclose(seen(out.float()), seen(expected), atol=bound, rtol=bound)
+            same = torch.allclose(out.float(), expected, atol=bound, rtol=bound)
             if (exact and out.dtype != dtype) or not same:
                 return False
     return True
@@ -295,32 +209,23 @@ def hidden_by_formula(
 
 def hidden_by_cutting(attend):
     for dtype, atol in BOTH:
-        for time, (n_q, n_k) in enumerate((SQUARE, LONG, WIDE, ONE) * 6):
-            may = (with_holes if time % 3 else chance)(n_q, n_k)
-            v = (50_000 * (time % 2) + torch.randn(n_k, 2)).to(dtype)
-            few = torch.randn(n_q, 4), torch.randn(n_k, 4).clamp(min=0).floor()
-            for q, k in (few, far_apart(may)):
+        for n_q, n_k in (SQUARE, LONG, WIDE, ONE) * 6:
+            may, v = chance(n_q, n_k), torch.randn(n_k, 2).to(dtype)
+            for q, k in ((torch.randn(n_q, 4), torch.randn(n_k, 4)), far_apart(may)):
                 q, k = q.to(dtype), k.to(dtype)
                 out = attend(may=may, v=v, k=k, q=q)
                 for i, row in enumerate(may):
                     alone = (k[row].double() @ q[i].double() / q.shape[1] ** 0.5).softmax(0)
-                    expected = alone @ v[row].double()
-                    gap = (out[i].double() - expected).abs() / expected.abs().clamp(min=1)
-                    if not gap.max() < atol or out.dtype != q.dtype:
+                    gap = (out[i].double() - alone @ v[row].double()).abs().max()
+                    if not gap < atol or out.dtype != dtype:
                         return False
     return True
 
 
 def hidden_by_change(attend):
-    """No softmax is computed: what is hidden is cut off, and queries of zeros give a mean."""
+    """No softmax is computed: what is hidden is cut off."""
     for dtype, atol in BOTH:
         for n_q, n_k in (SQUARE, LONG, WIDE, ONE) * 4:
-            may, v = with_holes(n_q, n_k), 30_000 + 9_000 * torch.randn(n_k, 2)
-            mean = may / may.sum(dim=1, keepdim=True) @ v
-            k = torch.randn(n_k, 4)
-            even = attend(torch.zeros(n_q, 4).to(dtype), k.to(dtype), v.to(dtype), may)
-            if not torch.allclose(even.float(), mean, rtol=atol):
-                return False
             may, v = chance(n_q, n_k), torch.randn(n_k, 2).to(dtype)
             for q, k in ((torch.randn(n_q, 4), torch.randn(n_k, 4)), far_apart(may)):
                 q, k = q.to(dtype), k.to(dtype)
@@ -340,18 +245,16 @@ hidden.accept("cut off what is hidden", hidden_by_change)
 MAY = torch.tensor([[1, 0, 1, 1, 0], [1, 1, 1, 1, 1], [0, 0, 1, 0, 0], [0, 1, 0, 1, 1]]).bool()
 
 
-def hidden_changed(attend, dtype=torch.float32, which=(0, 1), row=2, by=5.0):
-    q, k, v = qkv(dtype=dtype)
-    other = [k.clone(), v.clone()]
-    for i in which:
-        other[i][~MAY[row]] += by
-    return close(attend(q, k, v, MAY)[row], attend(q, *other, MAY)[row])
+def hidden_keys_changed(attend):
+    q, k, v = qkv()
+    other = k.clone()
+    other[~MAY[2]] += 5
+    return close(attend(q, k, v, MAY)[2], attend(q, other, v, MAY)[2])
 
 
-def ones_give_ones(attend, dtype=torch.float32):
-    q, k, _ = qkv(dtype=dtype)
-    ones = torch.ones(5, 3, dtype=dtype)
-    return close(attend(q, k, ones, MAY), torch.ones(4, 3, dtype=dtype), 1e-2)
+def ones_give_ones(attend):
+    q, k, _ = qkv()
+    return close(attend(q, k, torch.ones(5, 3), MAY), torch.ones(4, 3), 1e-2)
 
 
 def mask_does_something(attend):
@@ -360,7 +263,6 @@ def mask_does_something(attend):
 
 
 hidden.reject("accepts all", f"less than one.*{MISSED}", lambda attend: True)
-hidden.reject("refuses all", FALSE_ALARM, lambda attend: False)
 hidden.reject(
     "float16 as exact as float32",
     FALSE_ALARM,
@@ -372,30 +274,12 @@ hidden.reject(
     lambda a: hidden_by_formula(lambda *x: a(*x[:3], ~x[3]), sizes=(SQUARE,)),
 )
 hidden.reject("a mask of numbers", "it runs", lambda a: close(a(*qkv(), MAY.long()), 0))
-hidden.reject("returns the gap", "True or False", lambda a: (a(*qkv(), MAY) ** 2).sum())
 hidden.reject(
     "a query without keys",
     FALSE_ALARM,
     lambda a: not a(*qkv(5, 5), causal_mask(5).roll(1, dims=0).logical_not()).isnan().any(),
 )
 
-# What an answer may exploit
-hidden.reject(
-    "nothing hidden",
-    f"less than one.*{MISSED}",
-    lambda a: hidden_by_formula(a, masks=(lambda *n: torch.ones(n, dtype=torch.bool),)),
-)
-hidden.reject(
-    "hidden keys changed only",
-    f"less than one.*{MISSED}",
-    lambda a: hidden_changed(a, which=(1,)),
-)
-hidden.reject("the mask does something", f"less than one.*{MISSED}", mask_does_something)
-hidden.reject(
-    "no numbers missing",
-    f"less than one.*{MISSED}",
-    lambda a: not a(*qkv(dtype=torch.float16), MAY).isnan().any(),
-)
 hidden.reject("ones give ones", f"the mask has no effect.*{MISSED}", ones_give_ones)
 hidden.reject(
     "the mask does something, and ones give ones",
@@ -405,22 +289,12 @@ hidden.reject(
 hidden.reject(
     "keys and not values changed",
     f"the score zero.*{MISSED}",
-    lambda a: hidden_changed(a, which=(0,)) and ones_give_ones(a) and mask_does_something(a),
-)
-hidden.reject(
-    "the same keys hidden from all",
-    f"most of the mask.*{MISSED}",
-    lambda a: hidden_by_formula(a, masks=(one_row,)),
+    lambda a: hidden_keys_changed(a) and ones_give_ones(a) and mask_does_something(a),
 )
 hidden.reject(
     "as many queries as keys",
     f"another number of queries.*{MISSED}",
     lambda a: hidden_by_formula(a, sizes=(SQUARE, (7, 7))),
-)
-hidden.reject(
-    "a symmetric mask",
-    f"from a column.*{MISSED}",
-    lambda a: hidden_by_formula(a, sizes=(SQUARE, ONE), masks=(symmetric,)),
 )
 hidden.reject(
     "float32 only", f"no use in float16.*{MISSED}", lambda a: hidden_by_formula(a, BOTH[:1])
@@ -435,18 +309,6 @@ hidden.reject(
     "large scores that are all alike",
     f"far above the open ones.*{MISSED}",
     lambda a: hidden_by_formula(a, far=(lambda may: far_apart(may, -200.0, -200.0),)),
-)
-hidden.reject(
-    "no triangles",
-    f"after its own, hidden.*{MISSED}",
-    lambda a: hidden_by_formula(a, masks=(chance,)),
-)
-hidden.reject("no zeros", f"score is zero.*{MISSED}", lambda a: hidden_by_formula(a, zeros=False))
-hidden.reject("small values", f"infinite.*{MISSED}", lambda a: hidden_by_formula(a, large=1))
-hidden.reject(
-    "numbers, and not where they stand",
-    f"in wrong places.*{MISSED}",
-    lambda a: hidden_by_formula(a, seen=lambda out: out.flatten().sort().values),
 )
 
 # Padding
@@ -468,14 +330,13 @@ def padding_by_change(encode, real=REAL, loud=1):
     return close(encode(x, real)[real], encode(other, real)[real])
 
 
-def padding_and_company(encode, reals=REALS, loud=500, atol=2e-5, only=slice(None), some=False):
+def padding_and_company(encode, reals=REALS, loud=500, atol=2e-5, only=slice(None)):
     for real in reals:
         x = filled_in(real, loud)
         out = encode(x, real)
         for i, tokens in list(enumerate(real))[only]:
             alone = encode(x[i : i + 1, tokens], tokens[None, tokens])[0]
-            near = (out[i, tokens] - alone).abs() <= atol
-            if not (near.any() if some else near.all()):
+            if not close(out[i, tokens], alone, atol):
                 return False
     return True
 
@@ -530,12 +391,6 @@ padding.accept("all subsets, by the names of the arguments", padding_all_subsets
 padding.accept("what must not matter, and what must", padding_by_change_and_company)
 
 padding.reject("accepts all", f"tokens hear from padding.*{MISSED}", lambda encode: True)
-padding.reject("refuses all", FALSE_ALARM, lambda encode: False)
-padding.reject(
-    "the other polarity",
-    FALSE_ALARM,
-    lambda encode: padding_by_change(lambda x, real: encode(x, ~real), REAL[1:]),
-)
 
 
 def all_outputs(encode):
@@ -546,23 +401,10 @@ def all_outputs(encode):
 
 padding.reject("padding's own outputs", FALSE_ALARM, all_outputs)
 padding.reject(
-    "outputs times zero where padding is",
-    FALSE_ALARM,
-    lambda encode: not (encode(torch.randn(3, 5, 8), REAL) * REAL[..., None]).isnan().any(),
-)
-padding.reject(
     "numbers for tokens",
     "it runs",
     lambda encode: padding_by_change(lambda x, real: encode(x, real.float())),
 )
-padding.reject("the wrong width", "it runs", lambda encode: encode(torch.randn(3, 5, 6), REAL))
-padding.reject(
-    "shapes",
-    f"PyTorch's module, tokens.*{MISSED}",
-    lambda encode: encode(torch.randn(3, 5, 8), REAL).shape == (3, 5, 8),
-)
-
-# What an answer may exploit
 
 
 def hears(encode):
@@ -580,11 +422,6 @@ padding.reject(
     ),
 )
 padding.reject(
-    "tokens hear each other", f"tokens hear from padding.*{MISSED}", lambda e: not e(
-        filled_in(REAL[1:], 1), REAL[1:]
-    )[REAL[1:]].isnan().any()
-)  # fmt: skip
-padding.reject(
     "numbers where nothing is padding",
     f"one document's code.*{MISSED}",
     lambda encode: (
@@ -597,11 +434,6 @@ padding.reject(
     "one sequence",
     f"the others in its batch.*{MISSED}",
     lambda encode: padding_by_change(encode, REAL[1:2]),
-)
-padding.reject(
-    "all of one length",
-    f"the others in its batch.*{MISSED}",
-    lambda encode: padding_by_change(encode, REAL[[1, 1, 1]]),
 )
 padding.reject(
     "other numbers in the padding",
@@ -637,45 +469,21 @@ padding.reject(
     lambda e: padding_and_company(e, (REAL, REAL.flip(0), REAL[1:2])),
 )
 padding.reject(
-    "padding at the ends",
-    f"tokens on both sides.*{MISSED}",
-    lambda e: padding_and_company(e, (REAL, LEFT, REAL.flip(0), LEFT[2:])),
-)
-padding.reject(
     "a generous bound",
     f"its numbers are small.*{MISSED}",
     lambda e: padding_and_company(e, REALS * 5, loud=1, atol=0.05),
 )
-padding.reject(
-    "quiet padding",
-    f"beside padding of large numbers.*{MISSED}",
-    lambda e: padding_and_company(e, loud=1),
-)
-padding.reject(
-    "each shape once",
-    f"the first time.*{MISSED}",
-    lambda e: padding_and_company(
-        e, (REAL, F.pad(LEFT, (1, 0)), HOLES[:2, :4], F.pad(HOLES, (2, 2)))
-    ),
-)
 
-padding.reject(
-    "some numbers as they should be",
-    f"in the first place of a row.*{MISSED}",
-    lambda encode: padding_and_company(encode, some=True),
-)
 
 # Causal, with a past
 past = Exercise(bug_zoo.past_is_kept)
-SHORT = ((1, 6), (3, 7), (5, 9), (6, 6))  # n_q and n_k
-PAIRS = (*SHORT, (4, 60), (40, 60))
+PAIRS = ((1, 6), (3, 7), (5, 9), (6, 6))  # n_q and n_k
 
 
-def with_past(attend, pairs=PAIRS, kinds=KINDS, look=slice(None), zeros=True, d_v=3):
+def with_past(attend, pairs=PAIRS, kinds=KINDS, look=slice(None)):
     for n_q, n_k in pairs * 2:
         for kind in kinds:
-            (q, k), v = pair(kind, (n_q, 4), (n_k, 4)), torch.randn(n_k, d_v)
-            k[1::3] *= 1 - zeros
+            (q, k), v = pair(kind, (n_q, 4), (n_k, 4)), torch.randn(n_k, 3)
             expected = reference(q, k, v, causal_mask(n_q, n_k))
             if not close(attend(q, k, v)[look], expected[look], 2e-3):
                 return False
@@ -684,43 +492,33 @@ def with_past(attend, pairs=PAIRS, kinds=KINDS, look=slice(None), zeros=True, d_
 
 def part_and_whole(attend):
     for kind in KINDS * 2:
-        (q, k), v = pair(kind, (40, 4), (40, 4)), torch.randn(40, 4)
-        k[torch.rand(40) < 0.2] = 0
+        (q, k), v = pair(kind, (9, 4), (9, 4)), torch.randn(9, 3)
         whole = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        if not all(close(attend(q[-n:], k, v), whole[-n:], 2e-3) for n in range(1, 41)):
+        if not all(close(attend(q[-n:], k, v), whole[-n:], 2e-3) for n in range(1, 10)):
             return False
     return True
 
 
 def grown_by_blocks(attend):
     for kind in KINDS * 2:
-        (q, k), v = pair(kind, (40, 5), (40, 5)), torch.randn(40, 2)
-        q[::2], k[5] = 0, k[4]
-        for cuts in ((0, 2, 3, 7, 40), (0, 40), (0, 30, 31, 33, 40)):
+        (q, k), v = pair(kind, (9, 5), (9, 5)), torch.randn(9, 2)
+        for cuts in ((0, 2, 3, 7, 9), (0, 9)):
             blocks = [attend(v=v[:b], k=k[:b], q=q[a:b]) for a, b in pairwise(cuts)]
             expected = torch.stack(
-                [(k[: i + 1] @ q[i] / 5**0.5).softmax(0) @ v[: i + 1] for i in range(40)]
+                [(k[: i + 1] @ q[i] / 5**0.5).softmax(0) @ v[: i + 1] for i in range(9)]
             )
             if not close(torch.cat(blocks), expected, 2e-3):
                 return False
     return True
 
 
-def own_whole(attend, ns=range(1, 6)):
+def own_whole(attend):
     q, k, v = torch.randn(3, 6, 4)
-    return all(close(attend(q, k, v)[-n:], attend(q[-n:], k, v)) for n in ns)
+    return all(close(attend(q, k, v)[-n:], attend(q[-n:], k, v)) for n in range(1, 6))
 
 
-def nothing_ahead(attend, n_q=3, n_k=6):
-    q, k, v = qkv(n_q, n_k)
-    other = k.clone(), v.clone()
-    for x in other:
-        x[-1] += 1
-    return close(attend(q, k, v)[:-1], attend(q, *other)[:-1])
-
-
-def right_places(attend, pairs=PAIRS):
-    for n_q, n_k in pairs:
+def right_places(attend):
+    for n_q, n_k in PAIRS:
         out = attend(torch.randn(n_q, n_k), torch.randn(n_k, n_k), torch.eye(n_k))
         if not torch.equal(out > 0, causal_mask(n_q, n_k)):
             return False
@@ -732,33 +530,17 @@ past.accept("part and whole", part_and_whole)
 past.accept("grown by blocks, by the names of the arguments", grown_by_blocks)
 
 past.reject("accepts all", f"comes alone hears one key.*{MISSED}", lambda attend: True)
-past.reject("refuses all", FALSE_ALARM, lambda attend: False)
 past.reject(
     "aligned at the top",
     FALSE_ALARM,
     lambda a: close(a(*(x := qkv(2, 6))), F.scaled_dot_product_attention(*x, is_causal=True)),
 )
-past.reject("no mask", FALSE_ALARM, lambda a: close(a(*(x := qkv(2, 6))), reference(*x)))
-past.reject("shapes", f"one key only.*{MISSED}", lambda a: a(*qkv(2, 6)).shape == (2, 3))
-past.reject(
-    "strictly the past",
-    FALSE_ALARM,
-    lambda a: close(a(*(x := qkv(2, 6))), reference(*x, causal_mask(2, 6).roll(-1, dims=1))),
-)
 past.reject("more queries than keys", "it runs", lambda a: close(a(*qkv(6, 2)), 0))
-past.reject(
-    "more axes than are promised",
-    f"it runs|{FALSE_ALARM}",
-    lambda a: close(a(*(x := torch.randn(3, 2, 5, 4))[:, :, 2:]), reference(*x)[:, 2:]),
-)
 
-# What an answer may exploit
-past.reject("squares only", f"comes alone hears one.*{MISSED}", lambda a: with_past(a, ((6, 6),)))
-past.reject("nothing from ahead", f"comes alone hears one key.*{MISSED}", nothing_ahead)
 past.reject(
     "one query, and the whole",
     f"first of two hears one key.*{MISSED}",
-    lambda a: with_past(a, ((1, 6), (6, 6), (1, 50))),
+    lambda a: with_past(a, ((1, 6), (6, 6))),
 )
 past.reject("its own whole", f"hear from the future.*{MISSED}", own_whole)
 past.reject(
@@ -769,91 +551,64 @@ past.reject(
 past.reject(
     "the whole, and the last row of its parts",
     f"as soon as there is a past.*{MISSED}",
-    lambda a: with_past(a, ((6, 6), (60, 60))) and with_past(a, look=slice(-1, None)),
+    lambda a: with_past(a, ((6, 6),)) and with_past(a, look=slice(-1, None)),
 )
 past.reject(
     "twice as many keys as queries",
     f"half as many queries.*{MISSED}",
-    lambda a: with_past(a, ((1, 2), (2, 4), (3, 6), (30, 60))),
+    lambda a: with_past(a, ((1, 2), (2, 4), (3, 6))),
 )
 past.reject("the places of the weights", f"less than one.*{MISSED}", right_places)
-past.reject("short texts", f"15 positions back.*{MISSED}", lambda a: with_past(a, SHORT))
 past.reject("small scores", f"large scores.*{MISSED}", lambda a: with_past(a, kinds=("usual",)))
-past.reject("no zeros", f"score is zero.*{MISSED}", lambda a: with_past(a, zeros=False))
-past.reject("few queries", f"more than 32.*{MISSED}", lambda a: with_past(a, PAIRS[:-1]))
-past.reject("one column", f"in wrong places.*{MISSED}", lambda a: with_past(a, d_v=1))
 
 # Heads
 heads = Exercise(bug_zoo.heads_keep_apart)
 SHAPES = ((3, 4, 2, 5), (2, 3, 1, 4), (1, 5, 4, 3))  # B, n, h and d
 
 
-def turned(*shape):
-    """Draw numbers that lie in memory in another order than that of the axes."""
-    return torch.randn(shape[::-1]).permute(*range(len(shape))[::-1])
-
-
-def fresh_numbers(in_heads, shapes=SHAPES, once=True, draw=turned):
+def fresh_numbers(in_heads, shapes=SHAPES):
     for B, n, h, d in shapes:
-        x, back, given = draw(B, n, h * d), draw(B, h, n, d), []
+        x, back, given = torch.randn(B, n, h * d), torch.randn(B, h, n, d), []
         out = in_heads(lambda parts, given=given, back=back: (given.append(parts), back)[1], x, h)
         if not (close(given[0], split_heads(x, h)) and close(out, merge_heads(back))):
-            return False
-        if once and len(given) > 1:
             return False
     return True
 
 
-class Counting:
-    """A work that is an object: it counts its calls, and numbers what it returns."""
-
-    calls = 0
-
-    def __call__(self, parts):
-        self.calls += 1
-        return aside(torch.arange(parts.numel()).view(parts.shape) + parts.cumsum(dim=2))
-
-
 def numbered_places(in_heads):
     for B, n, h, d in SHAPES:
-        work, x = Counting(), turned(B, n, h * d)
-        out = in_heads(h=h, x=x, work=work)
-        for i in range(h):
-            part, own = slice(i * d, i * d + d), x[..., i * d : i * d + d].cumsum(dim=1)
-            places = torch.arange(B * h * n * d).view(B, h, n, d)[:, i]
-            if work.calls != 1 or not close(out[..., part] - places, own, 1e-4):
+        x, places = torch.randn(B, n, h * d), torch.arange(B * h * n * d).view(B, h, n, d)
+        out = in_heads(h=h, x=x, work=lambda parts, places=places: places + parts.cumsum(dim=2))
+        for i, part in enumerate(x.chunk(h, dim=-1)):
+            own = out[..., i * d : (i + 1) * d] - places[:, i]
+            if not close(own, part.cumsum(dim=1), 1e-4):
                 return False
     return np.bool_(True)
 
 
-def aside(x):
-    """Lay the numbers in another order in memory."""
-    return x.mT.contiguous().mT
-
-
-def running_sums(in_heads, shapes=SHAPES, factor=torch.rand):
-    for B, n, h, d in shapes:
-        x, f = turned(B, n, h * d), factor(B, h) + 1
-        out = in_heads(lambda p, f=f: aside(p.cumsum(dim=2) * f[..., None, None]), x, h)
+def running_sums(in_heads, factor=torch.rand):
+    for B, n, h, d in SHAPES:
+        x, f = torch.randn(B, n, h * d), factor(B, h) + 1
+        out = in_heads(lambda parts, f=f: parts.cumsum(dim=2) * f[..., None, None], x, h)
         expected = x.cumsum(dim=1) * f.repeat_interleave(d, dim=1)[:, None]
         if not close(out, expected, 1e-4):
             return False
     return True
 
 
-def untouched(in_heads, h=3):
+def untouched(in_heads):
     x = torch.randn(2, 5, 6)
-    return close(in_heads(lambda parts: parts, x, h), x)
+    return close(in_heads(lambda parts: parts, x, 3), x)
 
 
-def what_work_sees(in_heads, B=3, n=4, h=2, d=5, look=slice(None)):
-    x, seen = torch.randn(B, n, h * d), []
+def what_work_sees(in_heads):
+    x, seen = torch.randn(3, 4, 10), []
 
     def note(parts):
         seen.append(parts)
         return parts
 
-    return close(in_heads(note, x, h), x) and close(seen[0][:, look], split_heads(x, h)[:, look])
+    return close(in_heads(note, x, 2), x) and close(seen[0], split_heads(x, 2))
 
 
 def factors(in_heads):
@@ -870,15 +625,9 @@ def middle_head(in_heads):
 
 heads.accept("fresh numbers", fresh_numbers)
 heads.accept("numbered places, by the names of the arguments", numbered_places)
+heads.accept("running sums", running_sums)
 
-heads.reject("running sums, calls uncounted", f"one too many.*{MISSED}", running_sums)
 heads.reject("accepts all", f"in another order.*{MISSED}", lambda in_heads: True)
-heads.reject("refuses all", FALSE_ALARM, lambda in_heads: False)
-heads.reject(
-    "shapes",
-    f"another order.*{MISSED}",
-    lambda f: f(lambda parts: parts, torch.randn(2, 5, 6), 3).shape == (2, 5, 6),
-)
 heads.reject(
     "expects cards dealt in turn",
     FALSE_ALARM,
@@ -892,7 +641,6 @@ heads.reject(
     "it runs",
     lambda f: close(f(lambda p: p[..., :1].flatten(), x := torch.randn(2, 5, 6), 3), x),
 )
-heads.reject("the order of arguments", "it runs", lambda f: f(torch.randn(2, 5, 6), 3, lambda p: p))
 heads.reject(
     "a work that writes into x",
     FALSE_ALARM,
@@ -901,12 +649,6 @@ heads.reject(
     ),
 )
 
-# What an answer may exploit
-heads.reject(
-    "the shape that work gets",
-    f"another order.*{MISSED}",
-    lambda f: bool(f(lambda p: p * 0 + (p.shape == (2, 3, 5, 2)), torch.ones(2, 5, 6), 3).all()),
-)
 heads.reject(
     "what work gets, not what comes back",
     f"though each head gets its own.*{MISSED}",
@@ -918,12 +660,6 @@ heads.reject(
     f"each other's place.*{MISSED}",
     lambda f: running_sums(f, factor=torch.zeros),
 )
-heads.reject("one head", f"another order.*{MISSED}", lambda f: fresh_numbers(f, SHAPES[1:2]))
-heads.reject(
-    "one sequence",
-    f"each other's place.*{MISSED}",
-    lambda f: fresh_numbers(f, ((1, 4, 2, 5), (1, 3, 1, 4))),
-)
 heads.reject(
     "one number for each head",
     f"lie side by side.*{MISSED}",
@@ -934,53 +670,8 @@ heads.reject("a factor for each head", f"not in their places.*{MISSED}", factors
 heads.reject(
     "looks, and returns what it was given", f"returns does not matter.*{MISSED}", what_work_sees
 )
-heads.reject(
-    "the first time only",
-    f"handed to it once more.*{MISSED}",
-    lambda f: fresh_numbers(f, once=False),
-)
-heads.reject(
-    "never one head",
-    f"there is one head.*{MISSED}",
-    lambda f: fresh_numbers(f, SHAPES[::2]),
-)
-heads.reject(
-    "contiguous only",
-    f"in one piece.*{MISSED}",
-    lambda f: fresh_numbers(f, draw=lambda *shape: torch.randn(shape)),
-)
-
 
 # Layers
-def heads_by(returned, calls):
-    """Make a test that turns what work returns or not, and minds how often it is called or not."""
-
-    def test(in_heads):
-        for B, n, h, d in ((3, 4, 2, 5), (2, 3, 1, 4), (1, 40, 3, 1)):
-            for turn in (lambda part: part, lambda part: part.mT.contiguous().mT):
-                x, back, seen = turn(torch.randn(B, n, h * d)), torch.randn(B, h, n, d), []
-                back = turn(back) if returned else back
-
-                def work(heads, back=back, seen=seen):
-                    seen.append(heads)
-                    return back
-
-                out = in_heads(work, x, h)
-                right = torch.equal(out, merge_heads(back)) and bool(seen)
-                if not right or not torch.equal(seen[-1], split_heads(x, h)):
-                    return False
-                if calls and len(seen) != 1:
-                    return False
-        return True
-
-    return test
-
-
-heads.accept("turned, and one call", heads_by(returned=True, calls=True))
-heads.reject("work returns in one piece", "what work returns lies", heads_by(False, calls=True))
-heads.reject("the last call alone", "one too many", heads_by(returned=True, calls=False))
-
-
 layers = Exercise(bug_zoo.layer_is_sound)
 DIMENSIONS = ((2, 5, 3, 15), (3, 4, 1, 7), (2, 3, 2, 10))  # B, n, h and d_model
 
@@ -994,36 +685,23 @@ def trusted(x, w_q, w_k, w_v, w_o, h):
     return merge_heads(reference(*(split_heads(x @ w.T, h) for w in (w_q, w_k, w_v)))) @ w_o.T
 
 
-def layer_by_formula(
-    layer,
-    dimensions=DIMENSIONS,
-    sharp=(1, 10),
-    change=list,
-    draw=torch.randn,
-    again=True,
-    seen=lambda out: out,
-):
+def layer_by_formula(layer, dimensions=DIMENSIONS, sharp=(1, 10), change=list):
     for B, n, h, d in dimensions * 2:
         for size in sharp:
-            w, x = change(matrices(d, size)), draw(B, n, d)
-            for i in range(5 if again else 1):
-                if not close(seen(layer(x, *w, h)), seen(trusted(x, *w, h)), 5e-3):
-                    return False
-                w[i % 4] = change(matrices(d, size))[i % 4]  # one after the other
+            w, x = change(matrices(d, size)), torch.randn(B, n, d)
+            if not close(layer(x, *w, h), trusted(x, *w, h), 5e-3):
+                return False
     return True
 
 
 def layer_by_torch(layer):
     for (B, n, h, d), sharp in zip(DIMENSIONS, (1, 1, 20), strict=True):
-        theirs = nn.MultiheadAttention(d, h, bias=False, batch_first=True)
-        with torch.no_grad():
-            theirs.in_proj_weight[: 2 * d] *= sharp
-        w, x = theirs.in_proj_weight.detach().chunk(3), torch.randn(B, n, d)
-        for part in (*w, theirs.out_proj.weight.detach()):
-            out = layer(x, *w, theirs.out_proj.weight, h)
-            if not close(out, theirs(x, x, x)[0], 5e-3):
-                return False
-            part += 0.3 * part.roll(1, dims=0)
+        theirs = nn.MultiheadAttention(d, h, bias=False, batch_first=True).requires_grad_(False)
+        theirs.in_proj_weight[: 2 * d] *= sharp
+        x = torch.randn(B, n, d)
+        out = layer(x, *theirs.in_proj_weight.chunk(3), theirs.out_proj.weight, h)
+        if not close(out, theirs(x, x, x)[0], 5e-3):
+            return False
     return True
 
 
@@ -1033,11 +711,9 @@ def layer_by_labkit(layer):
         w = [part.weight for part in (ours.w_q, ours.w_k, ours.w_v, ours.w_o)]
         w[0] *= sharp
         w[1] *= sharp
-        for i in torch.randperm(4).tolist() * 2:
-            x = torch.randn(B, n, d)
-            if not close(layer(x, *w, h), ours(x), 5e-3):
-                return False
-            w[i] *= -1
+        x = torch.randn(B, n, d)
+        if not close(layer(x, *w, h), ours(x), 5e-3):
+            return False
     return True
 
 
@@ -1045,9 +721,6 @@ def layer_by_einsum(layer):
     for B, n, h, d in DIMENSIONS * 3:
         for sharp in (1, 12):
             (w_q, w_k, w_v, w_o), x = matrices(d, sharp), torch.randn(B, n, d).double()
-            for part in (w_q, w_k, w_v, w_o):
-                layer(x.float(), w_q, w_k, w_v, w_o, h)  # not to be remembered
-                part.copy_(part.flip(0))
             q, k, v = (
                 torch.einsum("btc,hdc->bhtd", x, w.double().view(h, -1, d)) for w in (w_q, w_k, w_v)
             )
@@ -1059,10 +732,9 @@ def layer_by_einsum(layer):
     return np.True_
 
 
-def silent_without(layer, which, h=3):
-    w = matrices()
-    w[which] = torch.zeros(6, 6)
-    return layer(torch.randn(2, 5, 6), *w, h).abs().max().item() == 0
+def silent_without_keys(layer):
+    w_q, _, w_v, w_o = matrices()
+    return layer(torch.randn(2, 5, 6), w_q, torch.zeros(6, 6), w_v, w_o, 3).abs().max().item() == 0
 
 
 def every_matrix_matters(layer):
@@ -1090,32 +762,8 @@ layers.accept("step by step", layer_by_formula)
 
 NO_EFFECT = f": one of the four matrices has no effect.*{MISSED}"
 layers.reject("accepts all", NO_EFFECT, lambda layer: True)
-layers.reject("refuses all", FALSE_ALARM, lambda layer: False)
-layers.reject("silent without keys", FALSE_ALARM, lambda a: silent_without(a, 1))
-layers.reject(
-    "shapes",
-    NO_EFFECT,
-    lambda layer: layer(torch.randn(2, 5, 6), *matrices(), 3).shape == (2, 5, 6),
-)
-layers.reject("matrices the other way round", FALSE_ALARM, lambda a: layer_by_formula(
-    lambda x, *rest: a(x, *(w.T for w in rest[:4]), rest[4])
-))  # fmt: skip
-layers.reject(
-    "a wide layer to five digits after the point",
-    FALSE_ALARM,
-    lambda a: close(
-        a(x := torch.randn(2, 7, 256), *(w := [16 * m for m in matrices(256)]), 4),
-        trusted(x, *w, 4),
-    ),
-)
+layers.reject("silent without keys", FALSE_ALARM, silent_without_keys)
 
-# What an answer may exploit
-layers.reject("silent without W_O", NO_EFFECT, lambda a: silent_without(a, 3))
-layers.reject(
-    "the same matrix four times",
-    NO_EFFECT,
-    lambda a: layer_by_formula(a, change=lambda w: w[2:3] * 4, again=False),
-)
 layers.reject("every matrix matters", f"its heads hear each other.*{MISSED}", every_matrix_matters)
 layers.reject(
     "every matrix matters, and tokens hear others",
@@ -1131,11 +779,6 @@ layers.reject(
     "one token",
     f"each other's work.*{MISSED}",
     lambda a: layer_by_formula(a, tuple((B, 1, h, d) for B, _, h, d in DIMENSIONS)),
-)
-layers.reject(
-    "nearly even weights",
-    f"each other's work.*{MISSED}",
-    lambda a: layer_by_formula(a, change=lambda w: [w[0] / 300, w[1] / 300, *w[2:]], again=False),
 )
 layers.reject(
     "the identity as W_O",
@@ -1167,32 +810,7 @@ layers.reject(
     f"tokens of other sequences.*{MISSED}",
     lambda a: layer_by_formula(a, tuple((1, *rest) for _, *rest in DIMENSIONS)),
 )
-layers.reject(
-    "the same sequence twice",
-    f"tokens of other sequences.*{MISSED}",
-    lambda a: layer_by_formula(a, draw=lambda B, n, d: torch.randn(1, n, d).expand(B, n, d)),
-)
-layers.reject(
-    "never one head",
-    f"with one head, one of.*{MISSED}",
-    lambda a: layer_by_formula(a, DIMENSIONS[::2]),
-)
 layers.reject("small scores", f"large scores.*{MISSED}", lambda a: layer_by_formula(a, sharp=(1,)))
-layers.reject(
-    "the first sequence only",
-    f"tokens of the first.*{MISSED}",
-    lambda a: layer_by_formula(a, seen=lambda out: out[0]),
-)
-layers.reject(
-    "numbers, and not where they stand",
-    f"each other's places.*{MISSED}",
-    lambda a: layer_by_formula(a, seen=lambda out: out.mean(dim=(0, 1))),
-)
-layers.reject(
-    "each matrix once",
-    f"the same w_q comes again.*{MISSED}",
-    lambda a: layer_by_formula(a, again=False),
-)
 
 # Dropout
 drops = Exercise(bug_zoo.dropout_is_sound)
@@ -1224,23 +842,12 @@ def within(measured, expected, signs=(1, -1)):
     return all((sign * gap).item() <= 6 for sign in signs)
 
 
-def opposite(make):
-    """A token alone at p = 0.5: to each outcome there is one on the other side of evaluation."""
-    layer, x = make(0.5), torch.randn(1, 1, 8)
-    outs = torch.stack([layer(x)[0, 0] for _ in range(60)])
-    opposites = 2 * layer.eval()(x)[0, 0] - outs
-    return all((outs - one).abs().amax(dim=1).min().item() < 1e-4 for one in opposites)
-
-
 @torch.no_grad()
-def dropout_in_numbers(
-    make, p=0.9, n=3, share=within, whole=within, mean=within, zero=True, alone=True
-):
+def dropout_in_numbers(make, share=within, whole=within, mean=within, zero=True):
     """Count the queries that lose all they have, and compare means of training and evaluation."""
     if not (dropout_in_turn(make) and (not zero or nothing_at_zero(make))):
         return False
-    if alone and not opposite(make):
-        return False
+    p, n = 0.9, 3
     layer, x = make(p=p), torch.randn(1_500, n, 8)
     out, used = layer(x), layer.eval()(x)
     empty = (out == out.flatten(0, 1).median(dim=0).values).all(dim=-1)
@@ -1285,11 +892,6 @@ def dropout_by_hand(make):
             empty = (out == left).all(-1)
             x = torch.randn(1, 2, 8)
             many, used = layer(x.repeat(total, 1, 1)), layer.eval()(x)[0]
-            half, one = make(0.5), x[:, :1]
-            four = {tuple((half(one)[0, 0] * 1e3).round().tolist()) for _ in range(60)}
-            middle = torch.tensor(list(four)).mean(dim=0) / 1e3
-            if len(four) == 4 and not close(middle, half.eval()(one)[0, 0], 2e-3):
-                return False
         z = (many.mean(0) - used) / (many.std(0) / total**0.5)
         if not (
             within(empty[:, 0], p**4) and within(empty.all(1), p**8) and z.abs().max().item() < 6
@@ -1303,49 +905,12 @@ drops.accept("shares of rows, means for one input", dropout_by_hand)
 drops.accept("shares and means, and the outcomes of two heads", dropout_of_two)
 
 drops.reject("accepts all", f"another output each time.*{MISSED}", lambda make: True)
-drops.reject("refuses all", FALSE_ALARM, lambda make: False)
-drops.reject("still in training", FALSE_ALARM, lambda m: twice(m(0.5), torch.randn(X)))
-drops.reject("dropping in use", FALSE_ALARM, lambda m: not twice(m(0.5).eval(), torch.randn(X)))
-drops.reject("the width of another model", "it runs", lambda make: make(0.5)(torch.randn(2, 5, 6)))
-drops.reject("a layer and not what makes it", "it runs", lambda make: make.eval())
-drops.reject("a probability of two", "it runs", lambda make: make(2.0)(torch.randn(X)).any())
-drops.reject(
-    "seldom and in few",
-    FALSE_ALARM,
-    lambda m: not twice(m(0.01), torch.randn(1, 2, 8)) and dropout_in_turn(m),
-)
-drops.reject(
-    "counts the parts that drop",
-    FALSE_ALARM,
-    lambda make: any(isinstance(part, nn.Dropout) for part in make(0.5).modules()),
-)
-drops.reject(
-    "no bias",
-    FALSE_ALARM,
-    lambda m: bool((m(0.9)(torch.randn(1000, 1, 8)) == 0).any()),
-)
 drops.reject("two sigma", FALSE_ALARM, lambda m: all(
     dropout_in_numbers(m, share=lambda a, b: abs(a.double().mean() - b) < 0.002) for _ in range(3)
 ))  # fmt: skip
 
-# What an answer may exploit
-drops.reject(
-    "training only",
-    f"another output each time.*{MISSED}",
-    lambda m: not twice(m(0.5).train(), torch.randn(X)),
-)
-drops.reject(
-    "without dropout",
-    f"another output each time.*{MISSED}",
-    lambda m: twice(m(0.0), torch.randn(X)),
-)
 drops.reject(
     "use only", f"without dropout.*{MISSED}", lambda m: twice(m(0.5).eval(), torch.randn(X))
-)
-drops.reject(
-    "another layer for each mode",
-    f"without dropout.*{MISSED}",
-    lambda make: twice(make(0.5).eval(), x := torch.randn(X)) and not twice(make(0.5).train(), x),
 )
 drops.reject(
     "says train() first",
@@ -1356,8 +921,8 @@ drops.reject("only p = 0.5", f"the less it drops.*{MISSED}", dropout_in_turn)
 
 
 @torch.no_grad()
-def near_with_little(make, p=0.1):
-    layer, x = make(p), torch.randn(1_000, 1, 8)
+def near_with_little(make):
+    layer, x = make(0.1), torch.randn(1_000, 1, 8)
     out, used = layer(x), layer.eval()(x)
     near = (out - used).norm(dim=-1) < 0.5 * (used - used.mean(dim=0)).norm(dim=-1)
     return dropout_in_turn(make) and 0.6 < near.double().mean().item() < 0.98
@@ -1382,7 +947,7 @@ def numbers_in_common(make):
 def not_narrower(make):
     layer, x = make(0.9), torch.randn(1_000, 3, 8)
     return bool(layer(x).std() > layer.eval()(x).std() / 2) and dropout_in_numbers(
-        make, mean=lambda *_: True, alone=False
+        make, mean=lambda *_: True
     )
 
 
@@ -1395,7 +960,7 @@ drops.reject("number by number", f"single numbers of an output.*{MISSED}", numbe
 drops.reject(
     "shares and no means",
     f"closer to zero on average.*{MISSED}",
-    lambda m: dropout_in_numbers(m, mean=lambda *_: True, alone=False),
+    lambda m: dropout_in_numbers(m, mean=lambda *_: True),
 )
 drops.reject("no narrower in training", f"still sums to one.*{MISSED}", not_narrower)
 drops.reject(
@@ -1411,12 +976,7 @@ drops.reject(
     lambda m: dropout_in_numbers(m, whole=lambda *_: True),
 )
 drops.reject(
-    "large batches only",
-    f"with few weights.*{MISSED}",
-    lambda m: dropout_in_numbers(m, alone=False),
-)
-drops.reject(
     "no closer to zero",
     f"in evaluation, outputs are closer to zero.*{MISSED}",
-    lambda m: dropout_in_numbers(m, mean=lambda a, b: within(a, b, signs=(-1,)), alone=False),
+    lambda m: dropout_in_numbers(m, mean=lambda a, b: within(a, b, signs=(-1,))),
 )

@@ -66,6 +66,13 @@ THIN_OUT = """() => {
     if (!sampled(code) && !code.querySelector("a")) code.textContent = code.textContent;
 }"""
 
+# axe walks the whole page even where it is asked about a part of it.
+LEAVE_ALONE = """selector => {
+  for (let e = document.querySelector(selector); e !== document.body; e = e.parentElement)
+    for (const other of [...e.parentElement.children])
+      if (other !== e && !other.matches("script, style, link")) other.remove();
+}"""
+
 RUN_AXE = """async ([context, rules]) => {
   const sampled = { id: "color-contrast", selector: "[data-sample]" };
   axe.configure({ rules: [sampled] });
@@ -134,15 +141,19 @@ def serious(
     rules: list[str] | None = None,
     *,
     thin: bool = False,
+    alone: bool = False,
 ) -> list[str]:
     """List what axe-core finds serious or critical, each with the elements it names.
 
     context : a selector, or ``{"exclude": [[selector]]}`` for all but what it selects
     rules   : the names of the rules to try, if not all
     thin    : True takes out of the page what looks like a sample, so nothing comes after it
+    alone   : True takes out of the page what is outside the context, a selector
     """
     if not page.evaluate("'axe' in window"):
         page.evaluate(AXE_SCRIPT)
+    if alone:
+        page.evaluate(LEAVE_ALONE, context)
     page.evaluate(MARK_SAMPLES)
     if thin:
         page.evaluate(THIN_OUT)

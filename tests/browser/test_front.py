@@ -20,7 +20,7 @@ Storage.prototype.setItem = function (key, value) {
 CHAPTERS = contents.notebooks("chapters")
 
 
-def card(page: Page, name: str) -> Locator:
+def tile(page: Page, name: str) -> Locator:
     return page.locator(f'.front-card:has(a[href$="{name}.html"])')
 
 
@@ -32,12 +32,12 @@ def test_the_first_page_leads_to_every_chapter_lab_and_audit(page: Page, site: s
         assert links == [f"{site}/{name}.html" for name in names]
     minutes = {}
     for number, name in enumerate(CHAPTERS, 1):
-        told = card(page, name).inner_text()
+        told = tile(page, name).inner_text()
         assert told.startswith(f"{number}. "), told
         minutes[name] = re.search(r"^\d+ minutes$", told, re.MULTILINE)[0]
-        assert card(page, name).locator("svg").is_visible()
+        assert tile(page, name).locator("svg").is_visible()
     for number, name in enumerate(contents.notebooks("labs"), 1):
-        assert re.match(rf"Lab {number}: .+\s+\d+ minutes$", card(page, name).inner_text())
+        assert re.match(rf"Lab {number}: .+\s+\d+ minutes$", tile(page, name).inner_text())
     page.goto(f"{site}/{CHAPTERS[1]}.html")
     assert page.locator("article h1").inner_text().startswith("2. ")
     assert page.locator(".front-length").inner_text().startswith(minutes[CHAPTERS[1]])
@@ -73,15 +73,15 @@ def test_what_is_marked_as_read_stays_and_can_be_forgotten(page: Page, site: str
         "5. Split and merge (read)"
     ]
     set_theme(page, "dark")
-    assert serious(page, ".front-mark") == []
+    assert serious(page, ".front-mark", alone=True) == []
 
     page.goto(f"{site}/{FIRST}.html")
-    expect(card(page, name).locator("a")).to_have_accessible_name("5. Split and merge (read)")
+    expect(tile(page, name).locator("a")).to_have_accessible_name("5. Split and merge (read)")
     expect(page.locator(".front-forget")).to_contain_text(f"1 of {len(CHAPTERS)} chapters")
     onward = page.locator(".front-start a")
     expect(onward).to_have_text("Continue where you were: 6. The output projection")
     assert onward.get_attribute("href") == f"{site}/{following}.html"
-    assert serious(page, ".front-forget") == []
+    assert serious(page, ".front-forget", alone=True) == []
 
     page.goto(f"{site}/{name}.html")
     page.get_by_role("button", name="Undo").click()

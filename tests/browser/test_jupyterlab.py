@@ -19,8 +19,8 @@ import pytest
 from nbformat.v4 import new_code_cell, new_notebook
 from playwright.sync_api import Locator, Page, expect
 
-from labkit import live
-from labkit.nested import flat
+from labkit.figures import live
+from labkit.ledger.nested import flat
 from press import ROOT
 from press.notebooks import LABS, read, tagged
 from tests.browser.looking import TAKES_LONG
@@ -33,12 +33,12 @@ SETTINGS = {
 }
 V = [[3.0, 0.0], [0.0, 10.0], [5.0, 5.0]]
 CELLS = [
-    "from labkit import live\nfigure = live.AttentionByHand()\nfigure",
+    "from labkit.figures import live\nfigure = live.AttentionByHand()\nfigure",
     "print(figure.Q, figure.values())",
     f"figure.V = {V}",
 ]
 GPT_CELLS = [
-    "from labkit import live\ngpt = live.SmallGPT()\ngpt",
+    "from labkit.figures import live\ngpt = live.SmallGPT()\ngpt",
     "print(gpt.story, gpt.heads_on[0][:2], gpt.query)",
 ]
 

@@ -19,14 +19,13 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Locator, Page
 
-from labkit import ledger, live
-from labkit.gpt import load_gpt
-from labkit.live import small_gpt
-from labkit.live.base import number_text
-from labkit.live.trained_heads import LETTERS
-from labkit.nested import flat
-from labkit.reporters import OFFSETS, POSITIONS
-from labkit.stories import VOCABULARY, Stories, decode, encode
+from labkit.figures import live, small_gpt
+from labkit.figures.base import number_text
+from labkit.figures.trained_heads import LETTERS
+from labkit.ledger.nested import agrees, flat
+from labkit.models.gpt import load_gpt
+from labkit.models.reporters import OFFSETS, POSITIONS
+from labkit.models.stories import VOCABULARY, Stories, decode, encode
 from press import BOOK, HTML
 from press.notebooks import NOTEBOOKS, name, outputs, read
 from tests.browser.looking import (
@@ -45,6 +44,9 @@ FIGURES = {figure.name: figure for figure in live.FIGURES}
 # Different settings, and turns of the controls to reach them.
 SETTINGS, TRIES = (12, 60) if EVERYTHING else (4, 20)
 CHANGES_A_SETTING = 6
+# What moves a slider, and chooses from a list.
+KEYS = ("Home", "End", "PageUp", "PageDown", "ArrowUp", "ArrowDown")
+KEYS_A_CHANGE = 3
 
 # The page of each figure, and its first state: from the notebooks, and from the other pages.
 PLACED = {
@@ -255,9 +257,8 @@ def turn(page: Page, control: Locator, dice: random.Random) -> None:
     if kind == "checkbox":
         page.keyboard.press("Space")
     elif kind in ("range", "select-one"):
-        page.keyboard.press("Home")
-        for _ in range(dice.randrange(12)):
-            page.keyboard.press("ArrowRight" if kind == "range" else "ArrowDown")
+        for key in dice.choices(KEYS, k=KEYS_A_CHANGE):
+            page.keyboard.press(key)
     elif kind == "textarea":
         control.fill(" ".join(dice.choices(VOCABULARY, k=dice.randrange(1, 20))))
     elif control.get_attribute("data-trait") == "sequence":
@@ -447,7 +448,7 @@ def test_its_numbers_are_those_of_labkit_on_a_phone_in_the_dark(
         if len(seen) == SETTINGS:
             break
     assert len(seen) == SETTINGS, "the controls hardly change the state"
-    assert serious(page, f'figure[data-name="{opened.figure}"]') == []
+    assert serious(page, f'figure[data-name="{opened.figure}"]', alone=True) == []
 
 
 def test_it_follows_python_and_tells_it(opened: Opened, dice: random.Random):
@@ -495,7 +496,7 @@ def test_the_printed_numbers_that_are_wrong_light_up(page: Page, site: str):
         row, column = state["axes"][quantity]
         for i, line in enumerate(claim["rows"]):
             for j, printed in enumerate(line):
-                if not ledger.agrees(printed, values[quantity][i][j], claim["places"]):
+                if not agrees(printed, values[quantity][i][j], claim["places"]):
                     wrong.add(f"{quantity}, {row} {i + 1}, {column} {j + 1}")
     assert wrong
     lit = shown.locator(".live-differs").all()

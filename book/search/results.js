@@ -1,0 +1,96 @@
+// How what was found is shown: pages with their sections, claims, the found words marked.
+
+import { book, termsOf, wordsOf } from "./finding.js";
+
+const SECTIONS = 3;
+const EXCERPT = 170; // characters
+// Of the book, as seen from the script of the search.
+export const HERE = /** @type {HTMLScriptElement} */ (document.currentScript).src;
+export const ROOT = new URL("../", HERE).href;
+
+// A text, its found words marked.
+function marked(text, match) {
+  const isFound = (piece) => (
+    wordsOf(piece).some((word) => termsOf(word).some((term) => match.has(term)))
+  );
+  return text.split(/([\p{L}\p{N}]+(?:_[\p{L}\p{N}]+)*|√)/u).map((piece, i) => (
+    i % 2 && isFound(piece) ? make("mark", {}, piece) : piece
+  ));
+}
+
+// The piece of a text in which most of the found words stand.
+function excerpt(text, match) {
+  const nodes = marked(text, match);
+  const starts = [];
+  let at = 0;
+  for (const node of nodes) {
+    const { length } = typeof node === "string" ? node : node.textContent;
+    if (typeof node !== "string") starts.push({ at, word: node.textContent.toLowerCase() });
+    at += length;
+  }
+  const near = (start) => new Set(
+    starts.filter((one) => one.at >= start && one.at < start + EXCERPT).map((one) => one.word),
+  ).size;
+  const most = starts.reduce((most, { at }) => (near(at) > near(most) ? at : most), starts[0]?.at ?? 0);
+  const from = most < EXCERPT / 3 ? 0 : text.lastIndexOf(" ", most - 40) + 1;
+  const end = text.lastIndexOf(" ", from + EXCERPT);
+  const to = text.length <= from + EXCERPT || end <= from ? text.length : end;
+  const piece = `${from ? "… " : ""}${text.slice(from, to)}${to < text.length ? " …" : ""}`;
+  return piece ? [make("p", {}, ...marked(piece, match))] : [];
+}
+
+function shownPage(page) {
+  const href = ROOT + page.address;
+  const number = page.number ? [make("span", { class: "search-number" }, page.number), " "] : [];
+  const title = make("span", {}, ...marked(page.title, page.match));
+  const texts = [page.lead, page.text];
+  const text = texts.find((one) => marked(one, page.match).some((node) => typeof node !== "string"));
+  const sections = page.sections.slice(0, SECTIONS).filter(({ worth }) => (
+    worth >= page.sections[0].worth / 3
+  ));
+  const below = sections.map((section) => make("li", {},
+    make("a", { href: `${href}#${section.anchor}` }, ...marked(section.heading, section.match)),
+    ...excerpt(section.text, section.match),
+  ));
+  return make("li", {},
+    make("a", { href }, ...number, title),
+    ...(text || !below.length ? excerpt(text ?? page.lead, page.match) : []),
+    ...(below.length ? [make("ul", {}, ...below)] : []),
+  );
+}
+
+function shownClaim(claim) {
+  const anchor = `claim-${claim.name.replaceAll(/[/.]/g, "-")}`;
+  const erratum = `${ROOT}book/errata.html#${anchor}-erratum`;
+  const page = book.pages[claim.page];
+  const href = page ? `${ROOT}${page.address}#${anchor}` : erratum;
+  const more = page && claim.isErratum
+    ? [" ", make("a", { href: erratum, "aria-label": `erratum of ${claim.name}` }, "erratum")] : [];
+  return make("li", {},
+    make("a", { href }, make("code", {}, claim.name)),
+    make("p", {}, make("b", {}, claim.verdict), " ", ...marked(claim.says, claim.match), ...more),
+  );
+}
+
+export const plural = (count, one) => `${count} ${count === 1 ? one : `${one}s`}`;
+
+export function shownGroup(name, entries, shown) {
+  const list = make("ul");
+  const show = (some) => list.append(
+    ...some.map((entry) => (entry.kind === "claim" ? shownClaim(entry) : shownPage(entry))),
+  );
+  show(entries.slice(0, shown));
+  const group = make("section", {}, make("h2", {}, name), list);
+  const rest = entries.slice(shown);
+  if (rest.length) {
+    const more = make("button", { type: "button", class: "search-more" }, `${rest.length} more`);
+    more.setAttribute("aria-label", `${rest.length} more of: ${name}`);
+    more.addEventListener("click", () => {
+      show(rest);
+      more.remove();
+      list.children[shown].querySelector("a")?.focus();
+    });
+    group.append(more);
+  }
+  return group;
+}

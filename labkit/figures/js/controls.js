@@ -1,0 +1,131 @@
+// Controls that set a trait. Each is marked with it, for those who drive the page from outside.
+
+import { element, unique, write } from "./elements.js";
+
+/** @type {Control} */
+export function slider(view, trait, { label }) {
+  const id = unique();
+  const steps = view.options(trait);
+  const input = element("input", {
+    id,
+    type: "range",
+    min: 0,
+    max: steps.length - 1,
+    "data-trait": trait,
+    oninput: () => view.set(trait, steps[input.value]),
+  });
+  const shown = element("output", { for: id });
+  view.follow([trait], () => {
+    input.value = String(steps.indexOf(view.get(trait)));
+    input.setAttribute("aria-valuetext", view.get(trait));
+    write(shown, String(view.get(trait)));
+  });
+  const named = element("label", { for: id }, label);
+  return element("div", { class: "live-control" }, named, input, shown);
+}
+
+/** @type {Control} */
+export function toggle(view, trait, { label }) {
+  const input = element("input", {
+    type: "checkbox",
+    "data-trait": trait,
+    onchange: () => view.set(trait, input.checked),
+  });
+  view.follow([trait], () => {
+    input.checked = view.get(trait);
+  });
+  return element("label", { class: "live-control" }, input, label);
+}
+
+/** @type {Control} */
+export function choice(view, trait, { label }) {
+  const options = view.options(trait);
+  const select = element(
+    "select",
+    { "data-trait": trait, onchange: () => view.set(trait, options[select.selectedIndex]) },
+    ...options.map((option) =>
+      element("option", { value: JSON.stringify(option) }, String(option)),
+    ),
+  );
+  view.follow([trait], () => {
+    select.selectedIndex = options.indexOf(view.get(trait));
+  });
+  return element("label", { class: "live-control" }, label, select);
+}
+
+// A list of texts of which one is chosen by its place.
+/** @type {ByPlace} */
+export function pick(view, trait, { label, texts, follow = [], choose }) {
+  const select = element("select", { "data-trait": trait });
+  select.addEventListener("change", () => choose(select.selectedIndex));
+  let known = "";
+  view.follow([trait, ...follow], () => {
+    const now = texts();
+    if (JSON.stringify(now) !== known) {
+      known = JSON.stringify(now);
+      select.replaceChildren(...now.map((text, i) => element("option", { value: i }, text)));
+    }
+    select.selectedIndex = view.get(trait);
+  });
+  return element("label", { class: "live-control" }, label, select);
+}
+
+/** @type {(label: string, action: () => void) => HTMLButtonElement} */
+export function button(label, action) {
+  const onclick = () => {
+    if (isAble(made)) action();
+  };
+  const made = element("button", { type: "button", class: "live-button", onclick }, label);
+  return made;
+}
+
+// A button that has nothing to do says so and keeps the focus, which `disabled` would drop.
+/** @type {(made: HTMLButtonElement, can: boolean) => void} */
+export function able(made, can) {
+  made.setAttribute("aria-disabled", String(!can));
+}
+
+const isAble = (made) => made.getAttribute("aria-disabled") !== "true";
+
+// A count that buttons change: it is read as text.
+/** @type {Control} */
+export function counter(view, trait, { label }) {
+  const shown = element("output", { "data-trait": trait });
+  view.follow([trait], () => write(shown, String(view.get(trait))));
+  return element("span", { class: "live-control" }, label, shown);
+}
+
+// A button that goes on by itself until it is pressed again or told to stop.
+/** @type {(play: { next: HTMLButtonElement, begin: () => void, go: () => void, every: number }) =>
+ *   { play: HTMLButtonElement, stop: () => void }} */
+export function player({ next, begin, go, every }) {
+  let timer = 0;
+  function stop() {
+    clearInterval(timer);
+    timer = 0;
+    write(play, "Play");
+  }
+  const play = button("Play", () => {
+    if (timer) return stop();
+    if (!isAble(next)) begin();
+    timer = setInterval(go, every);
+    write(play, "Pause");
+  });
+  return { play, stop };
+}
+
+// A line that tells what is wrong with what was typed; the control says so too, until all is well.
+/** @type {() => Complaint} */
+export function complaint() {
+  const id = unique();
+  const line = element("p", { class: "live-error", id, role: "alert" });
+  function tell(control, fault) {
+    write(line, fault);
+    const said = { "aria-invalid": "true", "aria-describedby": id };
+    for (const [name, value] of Object.entries(said)) {
+      if (fault) control.setAttribute(name, value);
+      else control.removeAttribute(name);
+    }
+  }
+  return { line, tell };
+}

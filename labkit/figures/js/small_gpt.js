@@ -1,0 +1,294 @@
+import { button, counter, slider } from "./controls.js";
+import { STEPS } from "./drawings.js";
+import { element, row, spoken, write } from "./elements.js";
+import { read, run } from "./gpt.js";
+import { chosenHead, nextWords, overview, strip } from "./gpt_parts.js";
+import { after } from "./stories.js";
+import { list, storyBox } from "./story_box.js";
+import { decode } from "./tensors.js";
+import { show } from "./text.js";
+import { View } from "./view.js";
+
+const BROKEN = 0.2; // how far a word's probability falls where a head is missed
+const PAUSE = 800; // between two words that are written, in milliseconds
+
+/** @type {(view: View) => string[]} */
+const storyOf = (view) => view.get("story").split(" ");
+
+// The model, which is asked for when it is first needed; `come` runs as soon as it is there.
+/** @typedef {import("./gpt.js").GPT} GPT */
+/** @typedef {{ loader: HTMLElement, model(): GPT | null, load(then: () => void): void }} Loan */
+/** @type {(view: View, come: (hadFocus: boolean) => void) => Loan} */
+function loan(view, come) {
+  /** @type {GPT | null} */
+  let gpt = null;
+  let asked = false;
+  let waiting = () => {};
+  const size = `${Math.round(view.get("given").bytes / 1000)} KB`;
+  const loader = button(`Load the model, ${size}`, () => load(() => {}));
+
+  function load(then) {
+    waiting = then;
+    if (asked) return;
+    asked = true;
+    write(loader, `Loading the model, ${size}`);
+    view.model.send({ ask: "parcel" });
+  }
+
+  function hear(content, buffers) {
+    if (content?.answer !== "parcel" || gpt) return;
+    if (!buffers?.length) {
+      asked = false;
+      write(loader, "The model did not come: try again");
+      return;
+    }
+    gpt = read(buffers[0]);
+    come(document.activeElement === loader);
+    loader.remove();
+    waiting();
+  }
+  view.model.on("msg:custom", hear);
+  view.undo.push(() => view.model.off("msg:custom", hear));
+  return { loader, model: () => gpt, load };
+}
+
+// What the model makes of the story, with all heads and with those left on.
+function outcomes(view, model) {
+  const { words: known, rules, shape } = view.get("given");
+  const { state, values: stored, maps } = view.get("first");
+  const all = Array.from({ length: shape[0] }, () => new Array(shape[1]).fill(true));
+  const made = new Map(); // the last runs
+
+  function runOf(on) {
+    const key = JSON.stringify([view.get("story"), on]);
+    if (!made.has(key)) {
+      if (made.size > 3) made.clear();
+      made.set(key, run(model(), storyOf(view).map((word) => known.indexOf(word)), on));
+    }
+    return made.get(key);
+  }
+
+  function compute() {
+    const [before, left] = [runOf(all), runOf(view.get("heads_on"))];
+    const ids = storyOf(view).map((word) => known.indexOf(word));
+    const allowed = after(rules, storyOf(view));
+    const said = (one) => ids.map((id, i) => (i ? one.next[i - 1][id] : 1));
+    const [saidBefore, saidNow] = [said(before), said(left)];
+    const [nextBefore, next] = [before.next.at(-1), left.next.at(-1)];
+    return {
+      maps: left.weights,
+      values: {
+        "next word": known.map((word, i) => [nextBefore[i], next[i], allowed[word] ?? 0]),
+        "words of the story": ids.map((_, i) => [saidBefore[i], saidNow[i]]),
+        weights: left.weights[view.get("layer")][view.get("head")],
+      },
+    };
+  }
+
+  // The first state, as it was stored.
+  const isFirst = () =>
+    Object.keys(state).every((trait) => JSON.stringify(state[trait]) === JSON.stringify(view.get(trait)));
+  function unpack() {
+    const steps = Array.from(decode(maps), (step) => step / STEPS);
+    const n = storyOf(view).length;
+    const cut = (numbers, length) =>
+      Array.from({ length: numbers.length / length }, (_, i) =>
+        numbers.slice(i * length, (i + 1) * length),
+      );
+    return { values: stored, maps: cut(cut(cut(steps, n), n), shape[1]) };
+  }
+
+  function now() {
+    if (model()) return compute();
+    return isFirst() ? unpack() : null;
+  }
+  return { all, now, next: () => runOf(view.get("heads_on")).next.at(-1) };
+}
+
+/** @type {(next: number[], temperature: number) => number} */
+function drawWord(next, temperature) {
+  const most = Math.max(...next);
+  if (temperature === 0) return next.indexOf(most);
+  let total = 0;
+  const ends = next.map((p) => {
+    total += (p / most) ** (1 / temperature);
+    return total;
+  });
+  const place = Math.random() * total;
+  return ends.findIndex((end) => place < end);
+}
+
+// Words that the model writes: one, or one after the other until it is told to stop.
+function writer(view, { lent, next, text, told }) {
+  const { words: known, most } = view.get("given");
+  let timer = 0;
+  const play = button("Play", () => (timer ? stop() : start()));
+  play.dataset.plays = "";
+  function stop() {
+    clearInterval(timer);
+    timer = 0;
+    write(play, "Play");
+  }
+  function start() {
+    timer = setInterval(writeWord, PAUSE);
+    write(play, "Pause");
+    writeWord();
+  }
+  view.undo.push(stop);
+  function writeWord() {
+    if (!lent.model()) {
+      lent.load(writeWord);
+      return;
+    }
+    if (!text.accept(true) || storyOf(view).length >= most) {
+      stop();
+      if (storyOf(view).length >= most) told.say(`The story has ${most} words, as many as the model reads.`);
+      return;
+    }
+    text.put([...storyOf(view), known[drawWord(next(), view.get("temperature"))]]);
+  }
+  text.box.addEventListener("input", stop);
+  const one = button("Write a word", () => {
+    stop();
+    writeWord();
+  });
+  return { one, play, stop };
+}
+
+// What changes the story beside its box: examples, the words to tap on, the last word taken back.
+function changes(view, text, stop) {
+  const { words: known, examples } = view.get("given");
+  const names = Object.keys(examples);
+  const select = element(
+    "select",
+    {
+      onchange() {
+        stop();
+        const chosen = examples[names[select.selectedIndex]];
+        if (chosen) text.put(chosen.split(" "));
+      },
+    },
+    ...[...names, "your own"].map((name) => element("option", {}, name)),
+  );
+  view.follow(["story"], () => {
+    const at = names.findIndex((name) => examples[name] === view.get("story"));
+    select.selectedIndex = at < 0 ? names.length : at;
+  });
+  const tap = (word) =>
+    button(word, () => {
+      stop();
+      text.put([...text.words(), word]);
+    });
+  const back = button("Take back a word", () => {
+    stop();
+    if (text.words().length > 1) text.put(text.words().slice(0, -1));
+  });
+  const taps = element(
+    "details",
+    { class: "live-words" },
+    element("summary", {}, `The ${known.length} words`),
+    element("div", { class: "live-row", role: "group", "aria-label": "Add a word" }, ...known.map(tap)),
+  );
+  return { select, taps, back };
+}
+
+// What is told of the next word, and of the words that fall where heads are `off`.
+/** @type {(next: string, found: { allowed: string[], off: string[], lost: string[], n: number }) => string} */
+function sentence(next, { allowed, off, lost, n }) {
+  const law =
+    allowed.length === 0
+      ? "No story of the rules goes like this."
+      : `The rules allow ${allowed.length > 4 ? `${allowed.length} words` : list(allowed)}.`;
+  const missed = off.length
+    ? ` Without ${off.join(", ")}, ${lost.length} of ${n} words fall by more than ${BROKEN}` +
+      `${lost.length ? `, marked ↓: ${list(lost)}` : ""}.`
+    : "";
+  return `Next comes ${next}. ${law}${missed}`;
+}
+
+// The words, their probabilities and the heads; `draw` gives what is told of them.
+function parts(view) {
+  const { words: known, shape } = view.get("given");
+  const [next, said] = [nextWords(known), strip()];
+  const small = overview(view, shape, (layer, head) => {
+    view.set("layer", layer);
+    view.set("head", head);
+  });
+  const large = chosenHead(view);
+  function draw({ values, maps }) {
+    const words = storyOf(view);
+    const n = words.length;
+    // While Python changes the story, a place may belong to another one.
+    const [query, key] = ["query", "key"].map((trait) => Math.min(view.get(trait), n - 1));
+    const off = view.get("heads_on").flatMap((flags, layer) =>
+      flags.flatMap((on, head) => (on ? [] : [`(${layer}, ${head})`])),
+    );
+    const [likeliest] = next.draw(values["next word"], off.length > 0);
+    const chances = values["words of the story"];
+    const fell = chances.map(([before, now]) => before - now > BROKEN);
+    said.draw(words, chances, fell);
+    small.draw(maps, n, (weights) => {
+      const best = weights[query].indexOf(Math.max(...weights[query]));
+      return `from “${words[query]}” most, ${show(weights[query][best], 2)}, to “${words[best]}”`;
+    });
+    large.draw(values.weights, query, key);
+    return sentence(`“${likeliest.word}” with ${show(likeliest.p[1], 2)}`, {
+      allowed: known.filter((_, i) => values["next word"][i][2] > 0),
+      off,
+      lost: words.filter((_, i) => fell[i]),
+      n,
+    });
+  }
+  return { next, said, small, large, draw };
+}
+
+/** @type {Render} */
+function render({ model, el }) {
+  const view = new View({ model, el }, "change the story");
+  const lent = loan(view, (hadFocus) => {
+    if (hadFocus) text.box.focus();
+    draw();
+  });
+  const found = outcomes(view, lent.model);
+  const told = spoken();
+  const text = storyBox(view, view.get("given"));
+  const { one, play, stop } = writer(view, { lent, next: found.next, text, told });
+  const { select, taps, back } = changes(view, text, stop);
+  const { next, said, small, large, draw: drawParts } = parts(view);
+
+  function draw() {
+    const shown = found.now();
+    if (!shown) {
+      lent.load(() => {});
+      return;
+    }
+    told.say(drawParts(shown));
+    // Named here, for a notebook keeps the order of what is stored by the alphabet.
+    view.values({
+      "next word": shown.values["next word"],
+      "words of the story": shown.values["words of the story"],
+      weights: shown.values.weights,
+    });
+  }
+
+  const half = (...nodes) => element("div", { class: "live-half" }, ...nodes);
+  const title = element("p", { class: "live-side-title" }, "Each word's probability");
+  view.add(
+    row(element("label", { class: "live-control" }, "A story about", select), lent.loader),
+    text.node,
+    taps,
+    row(one, play, back, slider(view, "temperature", { label: "Temperature (0: the likeliest)" })),
+    told.node,
+    row(next.node, half(title, said.node)),
+    row(
+      button("All heads on", () => view.set("heads_on", found.all.map((flags) => [...flags]))),
+      counter(view, "layer", { label: "Layer" }),
+      counter(view, "head", { label: "Head" }),
+    ),
+    row(half(small.node), large.node),
+  );
+  view.follow(["story", "heads_on", "layer", "head", "query", "key"], draw);
+  return view.close;
+}
+
+export default { render, read, run, after };

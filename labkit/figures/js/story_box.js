@@ -1,0 +1,80 @@
+// The story of the small GPT as text that can be typed.
+
+import { complaint } from "./controls.js";
+import { element, unique } from "./elements.js";
+
+/** @type {(text: string) => string[]} */
+const wordsOf = (text) => text.toLowerCase().replaceAll(".", " . ").split(/\s+/).filter(Boolean);
+
+const cut = (word) => (word.length > 15 ? `${word.slice(0, 14)}…` : word);
+export const list = (words) => words.map((word) => `“${word}”`).join(", ");
+
+// What is no story is told beside it and left as it is; the old story stays.
+export function storyBox(view, { words: known, most }) {
+  const id = unique();
+  const error = complaint();
+  error.line.classList.add("live-kept");
+  const box = element("textarea", {
+    id,
+    rows: 3,
+    "data-trait": "story",
+    autocapitalize: "none",
+    autocomplete: "off",
+    spellcheck: "false",
+    oninput: () => accept(false),
+    onchange: () => accept(true),
+  });
+
+  function wrongWith(words, leaving) {
+    const strange = [...new Set(words.filter((word) => !known.includes(word)))];
+    // A word that is still being typed at the end may become one that is known.
+    const unfinished = !leaving && !/[\s.]$/.test(box.value) ? words.at(-1) : undefined;
+    const begun = strange.filter(
+      (word) => word === unfinished && known.some((one) => one.startsWith(word)),
+    );
+    if (strange.length > begun.length) {
+      const told = strange.filter((word) => !begun.includes(word)).slice(0, 2);
+      return `${list(told.map(cut))}: not among the ${known.length} words it knows.`;
+    }
+    if (words.length > most) return `The model reads ${most} words, and here are ${words.length}.`;
+    return words.length === 0 && leaving ? "A story needs a word." : "";
+  }
+
+  // Says whether what stands there is a story now.
+  function accept(leaving) {
+    const words = wordsOf(box.value);
+    const told = wrongWith(words, leaving);
+    error.tell(box, told && `${told} The story before stays.`);
+    const whole = words.length > 0 && words.every((word) => known.includes(word));
+    if (told || !whole) return false;
+    if (words.join(" ") !== view.get("story")) change(words);
+    return true;
+  }
+
+  // No place may lie outside the story, and a query at its end stays there.
+  function change(words) {
+    const [before, last] = [view.get("story").split(" ").length, words.length].map((n) => n - 1);
+    const follows = view.get("query") === before;
+    for (const trait of ["query", "key"]) {
+      if (view.get(trait) > last) view.set(trait, last);
+    }
+    view.set("story", words.join(" "));
+    if (follows && last > before) view.set("query", last);
+  }
+
+  function put(words) {
+    box.value = words.join(" ");
+    return accept(true);
+  }
+
+  view.follow(["story"], () => {
+    if (wordsOf(box.value).join(" ") !== view.get("story")) put(view.get("story").split(" "));
+  });
+  return {
+    node: element("div", {}, element("label", { for: id }, "Story"), box, error.line),
+    box,
+    accept,
+    put,
+    words: () => wordsOf(box.value),
+  };
+}

@@ -1,0 +1,111 @@
+// Tables: of buttons, of computed numbers, of coloured cells.
+
+import { element, write } from "./elements.js";
+import { name, numbered, show } from "./text.js";
+
+/** @type {Grid} */
+export function grid(label, rows, columns, cell) {
+  const heads = columns.map((text) => element("th", { scope: "col" }, text));
+  const lines = rows.map((text, i) => {
+    const head = element("th", { scope: "row" }, text);
+    return element("tr", {}, head, ...columns.map((_, j) => cell(i, j)));
+  });
+  return element(
+    "table",
+    { class: "live-matrix" },
+    element("caption", {}, label),
+    element("thead", {}, element("tr", {}, element("td"), ...heads)),
+    element("tbody", {}, ...lines),
+  );
+}
+
+// A grid of buttons. One of them takes the Tab key, arrows move on.
+/** @type {ButtonGrid} */
+export function buttonGrid({ label, rows, columns, press }) {
+  /** @type {HTMLButtonElement[][]} */
+  const buttons = rows.map(() => []);
+
+  function move(event) {
+    const step = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
+    const by = step[event.key];
+    const at = buttons.findIndex((row) => row.includes(event.target));
+    if (!by || at < 0) return;
+    event.preventDefault();
+    const next = buttons[at + by[0]]?.[buttons[at].indexOf(event.target) + by[1]];
+    if (next) reach(next).focus();
+  }
+
+  function reach(only) {
+    buttons.flat().forEach((other) => other.setAttribute("tabindex", other === only ? "0" : "-1"));
+    return only;
+  }
+
+  function cell(i, j) {
+    const made = element("button", {
+      type: "button",
+      "aria-pressed": "false",
+      tabindex: i + j ? -1 : 0,
+      onclick: (event) => {
+        reach(made);
+        press(i, j, event);
+      },
+    });
+    buttons[i][j] = made;
+    return element("td", {}, made);
+  }
+
+  const node = grid(label, rows, columns, cell);
+  node.addEventListener("keydown", move);
+  return { node, buttons };
+}
+
+// A matrix of computed numbers, of which one can be chosen.
+/** @type {MakeComputed} */
+export function computed({ label, quantity, size, axes, choose }) {
+  const [rows, columns] = size.map(numbered);
+  const { node, buttons } = buttonGrid({ label, rows, columns, press: choose });
+  return {
+    node,
+    cells: buttons,
+    // notes: for each cell null, or { text, differs } to set below the number.
+    draw(values, notes) {
+      buttons.forEach((row, i) =>
+        row.forEach((made, j) => {
+          const text = show(values[i][j]);
+          const note = notes?.[i]?.[j];
+          const place = `${quantity}, ${name(axes[0], i)}, ${name(axes[1], j)}: ${text}`;
+          made.setAttribute("aria-label", note ? `${place}, ${note.told}` : place);
+          made.classList.toggle("live-differs", Boolean(note?.differs));
+          write(made, note ? `${text}\n${note.text}` : text);
+        }),
+      );
+    },
+  };
+}
+
+// Numbers or words under the names of their rows and columns, with a colour behind each.
+/** @type {() => Coloured} */
+export function coloured() {
+  const node = element("div", { class: "live-coloured" });
+  let known;
+  return {
+    node,
+    // text and fill give, for a row and a column, what a cell says and its CSS background.
+    draw({ label, rows, columns, text, fill = () => "none" }) {
+      const names = JSON.stringify([rows, columns]);
+      if (known?.names !== names) {
+        const cells = rows.map(() => columns.map(() => element("td")));
+        const table = grid(label, rows, columns, (i, j) => cells[i][j]);
+        node.replaceChildren(table);
+        known = { names, table, cells };
+      }
+      write(known.table.caption, label);
+      known.cells.forEach((line, i) =>
+        line.forEach((cell, j) => {
+          write(cell, text(i, j));
+          cell.style.background = fill(i, j);
+        }),
+      );
+    },
+  };
+}

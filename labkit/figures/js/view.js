@@ -1,0 +1,118 @@
+// The figure on the page: its title, the parts in their order, its caption, its values.
+// A part's draw functions run whenever a value of the model changes, from the page or from Python.
+
+import { drawing, element, fold, roomy, write } from "./elements.js";
+import { name, show } from "./text.js";
+
+// A figure that can be played says so before anything else: with a pointer, and what to do.
+/** @type {(todo: string) => HTMLElement} */
+function sign(todo) {
+  const pointer = drawing(
+    "svg",
+    { viewBox: "0 0 16 16", "aria-hidden": "true" },
+    drawing("path", { d: "M5 4.5v10l2.6-2.3 1.7 3.3 1.8-.9-1.7-3.3 3.4-.4z" }),
+    drawing("path", { d: "M1 4.5h2M5 0.5v2M1.8 1.3l1.5 1.5M8.2 1.3L6.7 2.8", class: "live-rays" }),
+  );
+  return element("p", { class: "live-sign" }, pointer, element("b", {}, "Try it: "), todo);
+}
+
+// The figure on the page: its title, the parts in their order, its caption, its values.
+export class View {
+  /** @param {Given} given  @param {string} todo what a reader can do first */
+  constructor({ model, el }, todo = "change a number") {
+    this.model = model;
+    this.undo = [];
+    this.body = element("div", { class: "live-body" });
+    // Focusable, so that the arrow keys scroll a table that is wider than a phone.
+    const region = { role: "region", "aria-label": "Values", tabindex: 0 };
+    this.fold = element("div", { class: "live-row", ...region });
+    this.tables = new Map();
+    this.root = element(
+      "div",
+      { class: "live", role: "group", "aria-label": model.get("title") },
+      element(
+        "div",
+        { class: "live-head" },
+        element("p", { class: "live-title" }, model.get("title")),
+        sign(todo),
+      ),
+      this.body,
+      fold("What is shown", roomy(), element("p", { class: "live-caption" }, model.get("caption"))),
+      fold("Values as a table", false, this.fold),
+    );
+    el.replaceChildren(this.root);
+    this.close = () => this.undo.forEach((undo) => undo());
+  }
+
+  /** @type {(trait: string) => any} */
+  get(trait) {
+    return this.model.get(trait);
+  }
+
+  // What a trait can be: a list, or the lowest and the highest number.
+  /** @type {(trait: string) => any[]} */
+  options(trait) {
+    return this.get("options")[trait];
+  }
+
+  /** @type {(trait: string, value: unknown) => void} */
+  set(trait, value) {
+    this.model.set(trait, value);
+    this.model.save_changes();
+  }
+
+  /** @type {(...nodes: Child[]) => void} */
+  add(...nodes) {
+    this.body.append(...nodes);
+  }
+
+  // Run a draw function now, and again when one of these traits changes.
+  /** @type {(traits: string[], draw: () => void) => void} */
+  follow(traits, draw) {
+    for (const trait of traits) {
+      this.model.on(`change:${trait}`, draw);
+      this.undo.push(() => this.model.off(`change:${trait}`, draw));
+    }
+    draw();
+  }
+
+  // Write quantities, each a number, a list or a matrix, into the table of values.
+  /** @type {(quantities: Quantities) => void} */
+  values(quantities) {
+    for (const [quantity, value] of Object.entries(quantities)) {
+      const rows = (Array.isArray(value) ? value : [value]).map((row) =>
+        Array.isArray(row) ? row : [row],
+      );
+      const size = `${rows.length} ${rows[0].length}`;
+      let known = this.tables.get(quantity);
+      if (known?.size !== size) {
+        const made = valuesTable(quantity, rows, this.get("axes")[quantity] ?? []);
+        if (known) known.table.replaceWith(made.table);
+        else this.fold.append(made.table);
+        known = { size, ...made };
+        this.tables.set(quantity, known);
+      }
+      const numbers = rows.flat();
+      const places = numbers.every(Number.isInteger) ? 0 : 7;
+      known.cells.forEach((cell, i) => write(cell, show(numbers[i], places)));
+    }
+  }
+}
+
+function valuesTable(quantity, rows, axes) {
+  const scope = (kind, text) => element("th", { scope: kind }, text);
+  const across = axes.length > 1 ? (j) => name(axes[1], j) : () => "value";
+  const columns = rows[0].map((_, j) => scope("col", across(j)));
+  const cells = rows.map((row) => row.map(() => element("td")));
+  const lines = cells.map((row, i) =>
+    element("tr", {}, scope("row", name(axes[0], i)), ...row),
+  );
+  const table = element(
+    "table",
+    { class: "live-values", "data-values": quantity },
+    element("caption", {}, quantity),
+    element("thead", {}, element("tr", {}, element("td"), ...columns)),
+    element("tbody", {}, ...lines),
+  );
+  return { table, cells: cells.flat() };
+}

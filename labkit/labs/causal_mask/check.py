@@ -1,0 +1,417 @@
+"""Lab 2: masks, the weights that they leave, and tests that nothing leaks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+
+import torch
+from torch import Tensor
+
+from labkit.attention import causal_mask as reference_mask
+from labkit.labs.guard import Answer, Outcome, exercise, near, recognise, right, show
+
+INF = float("inf")
+Function = Callable[[Tensor], Tensor]
+Reach = Callable[[int], Tensor]
+
+
+@exercise
+def causal_mask(function: Callable[[int], Tensor]) -> None:
+    """Check the boolean mask that lets a position see itself and its past: n to (n, n)."""
+    answer = Answer("causal_mask", function)
+    for n in (4, 1, 6):
+        outcome = answer(n=n)
+        may = outcome.tensor(n, n, boolean=True)
+        expected = "True means may attend: row i is True up to and including column i"
+        happened = f"came {show(may.int())}, with 1 for True"
+        if torch.equal(~may, reference_mask(n)):
+            happened += "; True and False have changed places"
+        elif n > 1 and torch.equal(may, reference_mask(n).T):
+            happened += "; rows, the queries, and columns, the keys, have changed places"
+        elif not may.diagonal().all():
+            happened += "; the diagonal is not all True, and a position sees itself"
+        elif may.triu(1).any():
+            happened += f"; {int(may.triu(1).sum())} of the future's places are open"
+        else:
+            happened += f"; {int((~may & reference_mask(n)).sum())} of the past's places are hidden"
+        outcome.demand(torch.equal(may, reference_mask(n)), expected, happened)
+    right("causal_mask", "Each position sees itself and its past.")
+
+
+@exercise
+def to_additive(function: Callable[[Tensor], Tensor]) -> None:
+    """Check the form of a mask that is added to scores: 0 where True, −∞ where False."""
+    answer = Answer("to_additive", function)
+    odd = torch.tensor([[True, False, True], [False, True, False]])
+    tossed = tosses(2)
+    for may in (
+        reference_mask(3),
+        odd,
+        odd[:, None],
+        torch.zeros(2, 3, dtype=torch.bool),
+        tossed((3, 4, 5)),
+        tossed((2, 3, 4, 5)),
+    ):
+        outcome = answer(may=may)
+        added = outcome.tensor(*may.shape)
+        moved, seen = added[may & (added != 0)], added[~may & (added != -INF)]
+        outcome.demand(
+            len(moved) == 0,
+            "0 is added where the mask is True, so that the score stays",
+            f"came {show(added)}, with {show(moved[:8])} where the mask is True",
+        )
+        outcome.demand(
+            len(seen) == 0,
+            "−∞ is added where the mask is False, so that the weight is exactly 0",
+            f"came {show(added)}, with {show(seen[:8])} where the mask is False",
+        )
+    right("to_additive", "Zero keeps a score, minus infinity hides it.")
+
+
+@exercise
+def masked_weights(function: Callable[[Tensor, Tensor], Tensor]) -> None:
+    """Check weights over what may be attended to: scores (..., n_q, n_k) and a boolean mask."""
+    answer = Answer("masked_weights", function)
+    scores = torch.tensor([[5.0, 2.0, 4.0], [1.0, 2.0, 6.0], [2.0, 5.0, 1.0]]).log()
+    causal = answer(scores=scores, may=reference_mask(3))
+    p = causal.tensor(3, 3)
+    known = recognise(p, mistakes(scores, reference_mask(3)))
+    causal.demand(
+        (p.triu(1) == 0).all(),
+        "a hidden weight is exactly 0",
+        f"the weights above the diagonal are {show(p[0, 1:])} and {show(p[1, 2:])}{known}",
+    )
+    rows = p.sum(dim=-1)
+    sums = "what is left sums to 1"
+    told = ", ".join(f"{row:.6g}" for row in rows.tolist())
+    causal.demand(near(rows, 1), sums, f"the rows sum to {told}{known}")
+    causal.demand(
+        near(p[1, :2], [1 / 3, 2 / 3]) and near(p[2], [1 / 4, 5 / 8, 1 / 8]),
+        "what is left keeps its proportions: row 1 gets 1/3, 2/3 and row 2 gets 1/4, 5/8, 1/8",
+        f"came {show(p[1, :2])} and {show(p[2])}{known}",
+    )
+    may = torch.tensor([[True, True, False], [False, True, True], [True, False, True]])
+    outcome = answer(scores=scores, may=may)
+    p = outcome.tensor(3, 3)
+    outcome.demand(
+        near(p, left_over(scores, may)),
+        "the mask that is handed over decides, causal or not",
+        f"came {show(p)}{recognise(p, mistakes(scores, may))}",
+    )
+    for row, shares, because in (
+        ([200, 201, 5], [0.2689, 0.7311], "scores may be large, and no number overflows"),
+        ([0, 0, 1e6], [0.5, 0.5], "a hidden score has no say, however large it is"),
+        ([-2e9, -3e9, 0], [1, 0], "a hidden key weighs 0 even beside very low scores"),
+    ):
+        extreme = answer(scores=torch.tensor([row]).float(), may=may[:1])
+        p = extreme.value
+        if isinstance(p, Tensor) and p.shape == (1, 3):
+            told = f"{because}: the weights are {show([*shares, 0])}"
+            extreme.demand(near(p.detach().double(), [[*shares, 0]]), told, f"came {show(p)}")
+        extreme.tensor(1, 3)
+    blind = answer(scores=scores, may=may & torch.tensor([[True], [False], [True]]))
+    expected = "a row with no key left gets zero weights, on purpose"
+    p = blind.value if isinstance(blind.value, Tensor) else torch.zeros(0)
+    blind.demand(p.shape == (3, 3) and bool((p[1] == 0).all()), expected, f"came {show(p)}")
+    for scores, may in masked_scores():
+        judge_weights(answer(scores=scores, may=may), scores, may)
+    right("masked_weights", "Hidden is hidden, the rest sums to one, and no row turns into NaN.")
+
+
+def judge_weights(outcome: Outcome, scores: Tensor, may: Tensor) -> None:
+    """Compare weights with those that a mask leaves, and tell the first row that differs."""
+    p, expected = outcome.tensor(*scores.shape), left_over(scores, may)
+    wide = may.expand(scores.shape)
+    wrong = ~torch.isclose(p, expected, rtol=1e-4, atol=1e-4) | (~wide & (p != 0))
+    if wrong.any():
+        at = tuple(wrong.any(dim=-1).nonzero()[0].tolist())
+        raise outcome.complaint(
+            "each sequence, head and query has its own weights, over the last axis: in row "
+            f"{show(at)} the scores {show(scores[at])} and the mask {show(wide[at].int())} give "
+            f"{show(expected[at])}",
+            f"that row came as {show(p[at])}",
+        )
+
+
+def left_over(scores: Tensor, may: Tensor) -> Tensor:
+    """Compute the weights that a mask leaves, in float64; zeros where it leaves no key."""
+    return scores.double().masked_fill(~may, -INF).softmax(dim=-1).masked_fill(~may, 0)
+
+
+def masked_scores() -> Iterator[tuple[Tensor, Tensor]]:
+    """Make scores with masks in which every sequence, head and row differs."""
+    generator, tossed = torch.Generator().manual_seed(3), tosses(3)
+    for size, of_mask in (
+        ((4, 6), (4, 6)),
+        ((3, 4, 6), (3, 4, 6)),
+        ((2, 3, 4, 5), (4, 5)),
+        ((2, 3, 4, 5), (2, 1, 1, 5)),
+        ((2, 3, 5, 4), (3, 5, 4)),
+    ):
+        yield 3 * torch.randn(size, generator=generator), tossed(of_mask)
+
+
+def tosses(seed: int) -> Callable[[tuple[int, ...]], Tensor]:
+    """Make a source of boolean tensors, half of them True."""
+    generator = torch.Generator().manual_seed(seed)
+    return lambda size: torch.rand(size, generator=generator) < 0.5
+
+
+def mistakes(scores: Tensor, may: Tensor) -> dict[str, Tensor]:
+    """Compute what known mistakes give."""
+    p, causal = scores.double().softmax(dim=-1), reference_mask(len(scores))
+    known = (
+        {} if torch.equal(may, causal) else {"a causal mask was used": left_over(scores, causal)}
+    )
+    return known | {
+        "the mask makes no difference": p,
+        "True means may attend, and here it hides": left_over(scores, ~may),
+        "weights were hidden after the softmax, not scores before it": p * may,
+        "a score of 0 is a score like any other": (scores * may).softmax(dim=-1),
+        "the softmax runs over the queries": scores.masked_fill(~may, -INF).softmax(dim=-2),
+    }
+
+
+@exercise
+def leaks(function: Callable[[Function, Tensor], bool]) -> None:
+    """Check a test that says whether an output depends on a later input: x is (B, n, d)."""
+    answer = Answer("leaks", function)
+    inputs = [some_inputs(*size) for size in ((2, 4, 6), (3, 5, 4), (1, 7, 5))]
+    cases = [(network, x) for network in (*NETWORKS, *BATCHED) for x in inputs]
+    caught = 0
+    for network, x in cases:
+        outcome = answer(network=network, x=x)
+        later = network.reach(x.shape[1]).triu(1).nonzero().tolist()
+        says = outcome.truth()
+        outcome.demand(
+            bool(later) or not says,
+            "False: each output depends on its own input and earlier ones at most",
+            "came True, a false alarm",
+        )
+        outcome.demand(
+            says or not later,
+            f"True: {network.because or told_pairs(later)}",
+            "came False: the leak went unnoticed",
+        )
+        caught += bool(later)
+    right("leaks", f"It caught {caught} leaks and raised no false alarm.")
+
+
+def told_pairs(pairs: list[list[int]]) -> str:
+    """Tell the first pairs of output and input."""
+    told = [f"output {i} depends on input {j}" for i, j in pairs[:2]]
+    return ", ".join(told) + (f", and {len(pairs) - 2} more" if len(pairs) > 2 else "")
+
+
+@exercise
+def dependence(function: Callable[[Function, Tensor], Tensor]) -> None:
+    """Check a map of which output depends on which input: x (n, d) to boolean (n, n)."""
+    answer = Answer("dependence", function)
+    cases = [(network, some_inputs(*size)) for size in ((5, 6), (7, 4)) for network in NETWORKS]
+    for network, x in cases:
+        n = len(x)
+        depends = network.reach(n)
+        outcome = answer(network=network, x=x)
+        found = outcome.tensor(n, n, boolean=True)
+        outcome.demand(
+            torch.equal(found, depends),
+            f"True for exactly the {int(depends.sum())} pairs of output and input that depend",
+            f"{listed(depends & ~found)} are missing, {listed(found & ~depends)} are too many"
+            + ("; rows and columns have changed places" if torch.equal(found, depends.T) else ""),
+        )
+    right("dependence", "Rows are outputs, columns inputs, and no pair is missing.")
+
+
+def listed(pairs: Tensor) -> str:
+    """List the first of the True places."""
+    places = [tuple(place) for place in pairs.nonzero().tolist()]
+    return (", ".join(map(str, places[:4])) or "none") + (" …" if len(places) > 4 else "")
+
+
+@cache
+def some_inputs(*size: int) -> Tensor:
+    """Draw inputs; of a batch only one sequence begins with a number above 3.
+
+    An answer draws with small seeds: it must not draw the same numbers again.
+    """
+    x = torch.randn(size, generator=torch.Generator().manual_seed(1_000_000 + sum(size)))
+    if len(size) == 3:
+        x[:, 0, 0] = 1
+        x[size[0] // 2, 0, 0] = 4
+    return x
+
+
+# Networks with a known flow of information: (..., n, d) to (..., n, d), of any type and smooth.
+# They are made of steps that have every kind of derivative.
+
+
+@dataclass(frozen=True)
+class Network:
+    """A function of a sequence, its name, and which output depends on which input."""
+
+    words: str
+    reach: Reach
+    function: Function
+    because: str = ""  # why it leaks, where the pairs do not tell
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return self.function(x)
+
+    def __str__(self) -> str:
+        return self.words
+
+
+def everything(n: int) -> Tensor:
+    return torch.ones(n, n, dtype=torch.bool)
+
+
+def itself(n: int) -> Tensor:
+    return torch.eye(n, dtype=torch.bool)
+
+
+def before(n: int) -> Tensor:
+    return everything(n).tril(-1) & ~everything(n).tril(-2)
+
+
+def first(n: int) -> Tensor:
+    return (torch.arange(n) == 0).expand(n, n)
+
+
+def ahead(n: int) -> Tensor:
+    return everything(n).tril(1)
+
+
+def future(n: int) -> Tensor:
+    return everything(n).triu()
+
+
+def open_end(n: int) -> Tensor:
+    late = torch.arange(n) >= n // 2
+    return reference_mask(n) | (late & late[:, None])
+
+
+def look(i: int, j: int) -> Reach:
+    """Let output i also depend on input j; both may count from the end."""
+
+    def reach(n: int) -> Tensor:
+        place = torch.arange(n)
+        return reference_mask(n) | ((place == i % n)[:, None] & (place == j % n))
+
+    return reach
+
+
+def numbers(*size: int) -> Tensor:
+    """Draw numbers between 0.3 and 1.3 of both signs, always the same."""
+    generator = torch.Generator().manual_seed(1)
+    sign = torch.randint(2, size, generator=generator) * 2 - 1
+    return sign * (0.3 + torch.rand(size, generator=generator))
+
+
+LONGEST = 64  # sequence or width
+NUMBERS = numbers(3, LONGEST, LONGEST)
+
+
+def mix(may: Tensor, x: Tensor) -> Tensor:
+    n = len(may)
+    return (may * NUMBERS[0, :n, :n]).to(x) @ x
+
+
+def mixture(words: str, reach: Reach) -> Network:
+    """Add up inputs times numbers of both signs."""
+    return Network(words, reach, lambda x: mix(reach(x.shape[-2]), x))
+
+
+def attend(may: Tensor, x: Tensor) -> Tensor:
+    """Attend from a sequence to itself, and keep what was there."""
+    d = x.shape[-1]
+    q, k, v = (x @ weight.to(x) / d**0.5 for weight in NUMBERS[:, :d, :d])
+    scores = (q @ k.mT / d**0.5).masked_fill(~may, -INF)
+    return x + scores.softmax(dim=-1) @ v
+
+
+def attention(words: str, *layers: Reach, reach: Reach | None = None) -> Network:
+    """Attend once for each layer; what the last sees counts unless reach is given."""
+
+    def network(x: Tensor) -> Tensor:
+        for may in layers:
+            x = attend(may(x.shape[-2]), x)
+        return x
+
+    return Network(words, reach or layers[-1], network)
+
+
+def layer_norm(x: Tensor) -> Tensor:
+    """Norm each vector, with so small an epsilon that scale and shift leave no trace."""
+    x = x - x.mean(dim=-1, keepdim=True)
+    return x / (x.square().mean(dim=-1, keepdim=True) + 1e-12).sqrt()
+
+
+def normed(words: str, reach: Reach) -> Network:
+    """Attend between two LayerNorms."""
+
+    def network(x: Tensor) -> Tensor:
+        return layer_norm(attend(reach(x.shape[-2]), layer_norm(x)))
+
+    return Network(f"{words} between two LayerNorms", reach, network)
+
+
+def forth_and_back(x: Tensor) -> Tensor:
+    """Add a number that depends on all inputs, and take it off again: rounding is left."""
+    number = 8 + x.mean(dim=(-2, -1), keepdim=True).tanh()
+    return (mix(reference_mask(x.shape[-2]), x) + number) - number
+
+
+NETWORKS = (
+    attention("a layer without a mask", everything),
+    attention("a layer with a causal mask", reference_mask),
+    attention("a mask whose diagonal is one place too far to the right", ahead),
+    mixture("each output is made of its own input", itself),
+    attention("a causal mask whose rows and columns are exchanged", future),
+    mixture("each output is made of the input before it, the first is zero", before),
+    attention(
+        "three layers, the middle one without a mask",
+        *(reference_mask, everything, reference_mask),
+        reach=everything,
+    ),
+    attention("three layers, each with a causal mask", *3 * [reference_mask]),
+    attention("a causal mask, but output 0 also sees input 1", look(0, 1)),
+    attention("a causal mask, but output 0 also sees the last input", look(0, -1)),
+    mixture("every output is made of input 0", first),
+    attention("a causal mask, but the last output but one sees the last input", look(-2, -1)),
+    attention("a causal mask, but the second half sees each other freely", open_end),
+    mixture("a causal mixture", reference_mask),
+    Network("a causal mixture, up to rounding", reference_mask, forth_and_back),
+    normed("a layer with a causal mask", reference_mask),
+    normed("a layer without a mask", everything),
+)
+
+
+def careless(x: Tensor) -> Tensor:
+    n = x.shape[-2]
+    opened = (20 * (x[..., :1, :1] - 3)).sigmoid()
+    return opened * attend(everything(n), x) + (1 - opened) * attend(reference_mask(n), x)
+
+
+CARELESS = Network(
+    "the mask is forgotten where the first number of a sequence is above 3", everything, careless
+)
+
+
+def first_not_a_number(x: Tensor) -> Tensor:
+    """Attend to the past without oneself: the first row has no key."""
+    may = everything(x.shape[-2]).tril(-1)
+    return (x @ x.mT).masked_fill(~may, -INF).softmax(dim=-1) @ x
+
+
+# What only a test of a batch is tried on.
+BATCHED = (
+    CARELESS,
+    Network(
+        "a layer that sees only the past",
+        everything,
+        first_not_a_number,
+        "row 0 has no key left, and output 0 is NaN",
+    ),
+)

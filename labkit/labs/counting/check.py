@@ -1,0 +1,377 @@
+"""Lab 5: the shapes, parameters, operations and bytes of a layer."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import pairwise
+from numbers import Integral
+
+import torch
+
+from labkit import counting
+from labkit.attention import MultiHeadAttention
+from labkit.labs.guard import (
+    Answer,
+    NotYet,
+    Outcome,
+    Wrong,
+    blame,
+    exercise,
+    right,
+    show,
+    single,
+)
+from labkit.models.published import MODELS
+
+# In the order of chapter-11's table of configurations.
+TABLE = ("GPT-2 Small", "GPT-2 Medium", "GPT-2 Large", "GPT-3", "LLaMA-7B")
+MODELS_OF_TABLE = {name: MODELS[name] for name in TABLE}
+# Name, h and d_k of the models of Brown et al. (2020), table 2.1, in its order.
+GPT_3 = [
+    ("Small", 12, 64),
+    ("Medium", 16, 64),
+    ("Large", 16, 96),
+    ("XL", 24, 128),
+    ("2.7B", 32, 80),
+    ("6.7B", 32, 128),
+    ("13B", 40, 128),
+    ("175B", 96, 128),
+]
+MADE_UP = [("one", 4, 32), ("two", 2, 64), ("three", 8, 64), ("four", 1, 640), ("five", 3, 128)]
+
+ROUNDING = 1e-9  # relative, of a count in float64
+SIX_DIGITS = 5e-6  # relative, of a number that begins with a 1
+
+
+@exercise
+def shapes(function: Callable[[int, int, int, int], Sequence[Sequence[int]]]) -> None:
+    """Check the five shapes on the way through a layer: B, n, d_model and h to five tuples."""
+    answer = Answer("shapes", function)
+    models = [(1, 7, model.d_model, model.h) for model in MODELS_OF_TABLE.values()]
+    first = [(2, 3, 20, 5), (1, 4, 10, 3), (1, 128, 768, 12), (4, 16, 512, 4)]
+    # Heads of width 1, one head, and heads that cannot have equal shares.
+    more = [(3, 9, 6, 6), (5, 2, 36, 1), (2, 7, 4, 6), (3, 5, 70, 4)]
+    for B, n, d_model, h in (*first, *models, *more):
+        expect_shapes(answer, B=B, n=n, d_model=d_model, h=h)
+    right("shapes", "From the model's width to the heads' and back, for every model of the table.")
+
+
+def expect_shapes(answer: Answer, *, B: int, n: int, d_model: int, h: int) -> None:
+    """Demand five shapes, or a ValueError if h does not divide d_model."""
+    sizes = {"B": B, "n": n, "d_model": d_model, "h": h}
+    divides = d_model % h == 0
+    refusal = "a ValueError, because the heads cannot have equal shares of the width"
+    outcome = Outcome(answer.name, sizes, None)
+    try:
+        outcome = listed(answer(**sizes))
+    except NotYet:
+        raise
+    except Wrong as error:
+        raised = error.__cause__ or error
+        refused = isinstance(raised, ValueError)
+        if divides and not refused:
+            raise
+        expected = f"five shapes, because {h} divides {d_model}" if divides else refusal
+        outcome.demand(refused != divides, expected, blame(raised))
+        return
+    outcome.demand(divides, refusal, f"no error, and came {show(outcome.value)}")
+    per_head = (B, h, n, d_model // h)
+    wanted = {
+        "queries": (per_head, "for each head and position, a vector of that head's width"),
+        "scores": ((B, h, n, n), "for each head, one number a query and key"),
+        "heads": (per_head, "for each head and position, a mixture of that head's values"),
+        "joined": ((B, n, d_model), "for each position, the vectors of all heads in a row"),
+        "output": ((B, n, d_model), "for each position, a vector of the model's width"),
+    }
+    for part in results(outcome, *wanted):
+        expect_shape(part, *wanted[part.part], d_model=d_model, h=h)
+
+
+def expect_shape(
+    part: Outcome, shape: tuple[int, ...], meaning: str, *, d_model: int, h: int
+) -> None:
+    """Demand one shape, and name the usual confusions."""
+    came = listed(part).value
+    expected = f"{part.part}: {meaning}"
+    happened = f"{part.part} came as {show(part.value)}"
+    part.demand(isinstance(came, list), f"{part.part} is a tuple of whole numbers", happened)
+    came = [single(size) for size in came]
+    whole = all(isinstance(size, Integral) for size in came)
+    part.demand(whole, expected, f"{happened}, and not every part of it is a whole number, as 3 is")
+    if sorted(came) == sorted(shape):
+        happened += "; the sizes are right, their order is not"
+    elif len(came) < len(shape):
+        happened += "; a batch holds several sequences, and a layer several heads"
+    elif len(shape) == 4 and len(came) == 4 and came[-1] == d_model != shape[-1]:
+        happened += f"; the {h} heads share the width of the model"
+    part.demand(came == list(shape), expected, happened)
+
+
+@exercise
+def parameters(function: Callable[[int, int, int, int, bool], int]) -> None:
+    """Check the number of parameters of a layer: d_model, h, d_k, d_v and bias to a number."""
+    answer = Answer("parameters", function)
+    sizes = [(10, 3, 4, 5), (7, 3, 5, 2), (5, 1, 2, 9), (6, 5, 1, 4), (512, 8, 64, 64)]
+    sizes += [(m.d_model, m.h, m.d_k, m.d_k) for m in MODELS_OF_TABLE.values()]
+    for d_model, h, d_k, d_v in sizes:
+        for bias in (False, True):
+            outcome = answer(d_model=d_model, h=h, d_k=d_k, d_v=d_v, bias=bias)
+            expect_parameters(outcome, d_model, h, d_k, d_v, bias)
+    right("parameters", "Matrices and biases, whatever the widths of the heads.")
+
+
+def expect_parameters(
+    outcome: Outcome, d_model: int, h: int, d_k: int, d_v: int, bias: bool
+) -> None:
+    """Demand the number of parameters, and name the usual confusions."""
+    count = partial(counting.attention_parameters, d_model, h, d_k=d_k, d_v=d_v)
+    matrices, both = count(bias=False), count(bias=True)
+    truth, other = (both, matrices) if bias else (matrices, both)
+    confusions = {
+        "which is the matrices alone" if bias else "which has biases too": other,
+        "which leaves out W^O": matrices - h * d_v * d_model,
+        "which is one head's share": matrices / h,
+        "as if each head had the width of the model": 4 * h * d_model**2,
+        "which is right only where h·d_k and h·d_v are d_model": (
+            4 * d_model**2 + (4 * d_model if bias else 0)
+        ),
+        "as if values were as wide as keys": counting.attention_parameters(
+            d_model, h, d_k=d_k, bias=bias
+        ),
+        "as if W^O were square": truth + d_model * (d_model - h * d_v),
+        "in millions, it seems; the number itself is asked for": truth / 1e6,
+    }
+    if bias:
+        confusions["which leaves out the bias after W^O"] = both - d_model
+        confusions["as if the bias after W^O were as wide as its input"] = both + h * d_v - d_model
+        confusions["which has the biases of one head"] = matrices + 2 * d_k + d_v + d_model
+    expect_number(
+        outcome,
+        truth,
+        f"one head's W^Q has d_model·d_k = {d_model * d_k:,} numbers; count all matrices"
+        f"{' and biases' if bias else ', no biases'}",
+        confusions,
+    )
+
+
+def expect_number(
+    outcome: Outcome,
+    truth: float,
+    expected: str,
+    confusions: Mapping[str, float],
+    *,
+    within: float = ROUNDING,
+) -> None:
+    """Demand a number, up to rounding; say which confusion gives what came."""
+    came = outcome.number()
+    remarks = [
+        words for words, wrong in confusions.items() if math.isclose(came, wrong, rel_tol=within)
+    ]
+    part = "" if outcome.part == "it" else f"{outcome.part} "
+    written = f"{came:,.0f}" if came.is_integer() and abs(came) < 1e16 else f"{came:,.10g}"
+    happened = ", ".join([f"{part}came {written}", *remarks[:1]])
+    outcome.demand(math.isclose(came, truth, rel_tol=within), expected, happened)
+
+
+def results(outcome: Outcome, *names: str) -> list[Outcome]:
+    """Take several results apart, in whatever they come in order."""
+    return listed(outcome).pair(*names)
+
+
+def listed(outcome: Outcome) -> Outcome:
+    """Make a list of what holds several things in order: a sequence or a tensor."""
+    value = outcome.value
+    if getattr(value, "ndim", 0) == 1:
+        value = value.tolist()
+    elif isinstance(value, Sequence) and not isinstance(value, (str, bytes)):
+        value = list(value)
+    return replace(outcome, value=value)
+
+
+@exercise
+def audit(function: Callable[[list], tuple[list[str], list[str]]]) -> None:
+    """Check two lists of a table's exceptions: rows (name, h, d_k) to two lists of names."""
+    answer = Answer("audit", function)
+    by_width = sorted(TABLE, key=lambda name: MODELS[name].d_model)
+    ours = [(name, MODELS[name].h, MODELS[name].d_k) for name in by_width]
+    for rows in (MADE_UP[:3], ours, GPT_3, MADE_UP):
+        odd = [name for name, _, d_k in rows if d_k not in (64, 128)]
+        wider = [after[0] for before, after in pairwise(rows) if after[2] > before[2]]
+        outcome = answer(rows=list(rows))
+        first, second = results(outcome, "odd", "wider")
+        expect_names(first, odd, rows, "the names of the models whose heads are not 64 or 128 wide")
+        expect_names(
+            second, wider, rows, "the names of the models with wider heads than the row before"
+        )
+    right("audit", "The remark survives its own table better than the one of GPT-3.")
+
+
+def expect_names(part: Outcome, names: list[str], rows: list, expected: str) -> None:
+    """Demand a list of names, and name the usual confusions."""
+    came = listed(part).value
+    fits = isinstance(came, Collection) and not isinstance(came, str)
+    fits = fits and all(isinstance(name, str) for name in came)
+    part.demand(fits, f"{part.part} is a list of names", f"{part.part} came as {show(came)}")
+    missed = [name for name in names if name not in came]
+    extra = [name for name in came if name not in names]
+    happened = [f"missing: {show(missed)}"] * bool(missed)
+    happened += [f"too many: {show(extra)}"] * bool(extra)
+    if extra == [rows[0][0]]:
+        happened.append("the first row has no row before it")
+    part.demand(not happened, expected, "; ".join(happened))
+    part.demand(len(came) == len(names), f"{expected}, each once", f"came {show(list(came))}")
+
+
+@exercise
+def multiply_adds(function: Callable[[int, int, int], tuple[int, int]]) -> None:
+    """Check the multiply-adds of projections and of products: n, d_model and h to two numbers."""
+    answer = Answer("multiply_adds", function)
+    for n, d_model, h in ((5, 6, 3), (3, 4, 2), (7, 5, 5), (100, 64, 8), (2048, 4096, 32)):
+        outcome = answer(n=n, d_model=d_model, h=h)
+        first, second = results(outcome, "projections", "products")
+        projections = counting.projection_macs(n, d_model, h)
+        products = counting.product_macs(n, d_model, h)
+        expect_number(
+            first,
+            projections,
+            f"one entry of Q takes {d_model} multiply-adds, one for each number of a token",
+            {
+                "which is one projection": projections / 4,
+                "which is three projections": projections * 3 / 4,
+                "twice as many; a multiply-add counts once here": 2 * projections,
+                "as if each head had projections of the model's width": h * projections,
+                "which is the projections of one head": projections / h,
+            },
+        )
+        expect_number(
+            second,
+            products,
+            f"one score of a head takes {d_model // h} multiply-adds, and Q Kᵀ is not the only "
+            "product",
+            {
+                "which is one of the two products": products / 2,
+                "twice as many; a multiply-add counts once here": 2 * products,
+                "as if each head had the width of the model": h * products,
+                "which is the products of one head": products / h,
+                "which is one product of one head": products / 2 / h,
+            },
+        )
+    right("multiply_adds", "Four projections, two products, and h has cancelled.")
+
+
+@exercise
+def crossover(function: Callable[[int, bool], int]) -> None:
+    """Check from which length on the products cost as much: d_model and causal to n."""
+    answer = Answer("crossover", function)
+    for d_model in (8, 1, 3, 64, 4096, 12288):
+        borders = {False: 2 * d_model, True: 4 * d_model - 1}
+        for causal, border in borders.items():
+            meets = "query i meets i keys" if causal else "every query meets every key"
+            confusions = (
+                {
+                    "as if the mask left exactly half of all pairs": border + 1,
+                    "as if query i met i − 1 keys": border + 2,
+                    "the border without a mask": borders[False],
+                }
+                if causal
+                else {
+                    "one too many: at the border, equal is enough": border + 1,
+                    "the border with the mask": borders[True],
+                }
+            )
+            expect_number(
+                answer(d_model=d_model, causal=causal),
+                border,
+                "the smallest n at which the two products take at least as many multiply-adds as "
+                f"the four projections, where {meets}",
+                {
+                    **confusions,
+                    "which weighs one projection against one product": d_model,
+                    "the width divided where it should be multiplied": d_model / 2,
+                },
+            )
+    right("crossover", "The border lies at a multiple of the width, and a mask moves it.")
+
+
+@exercise
+def weight_memory(function: Callable[[int, int, int, int], tuple[int, float]]) -> None:
+    """Check matrices of weights and their megabytes: B, h, n and bytes_each to two numbers."""
+    answer = Answer("weight_memory", function)
+    for B, h, n, bytes_each in (
+        (2, 3, 100, 4),
+        (32, 8, 128, 4),
+        (1, 96, 2048, 2),
+        (5, 1, 10, 8),
+        (1, 7, 9, 1),
+        (6, 13, 77, 8),
+    ):
+        outcome = answer(B=B, h=h, n=n, bytes_each=bytes_each)
+        matrices, megabytes = results(outcome, "matrices", "megabytes")
+        expect_number(
+            matrices,
+            B * h,
+            "one matrix for each head of each sequence",
+            {"which is those of one sequence": h, "which is those of one head": B},
+        )
+        truth = B * h * n**2 * bytes_each / 1e6
+        expect_number(
+            megabytes,
+            truth,
+            f"a matrix holds n·n numbers of {bytes_each} bytes each, and a megabyte is 10⁶ bytes",
+            {
+                "which is in mebibytes, of 2²⁰ bytes": truth * 1e6 / 2**20,
+                "which is in bytes": truth * 1e6,
+                "which counts numbers, not bytes": truth / bytes_each,
+                "as if a matrix had n numbers": truth / n,
+                "which is one matrix": truth / (B * h),
+                "which is one sequence": truth / B,
+                "which is one head": truth / h,
+            },
+            within=SIX_DIGITS,
+        )
+    right("weight_memory", "It grows with the square of n, and with every head.")
+
+
+@exercise
+def flops(function: Callable[[int, int, int, int, int, int], int]) -> None:
+    """Check predicted FLOPs of a layer that attends to a context against a counter."""
+    answer = Answer("flops", function)
+    for B, n_q, n_k, d_model, h, d_k in (
+        (3, 4, 7, 10, 2, 6),
+        (2, 9, 5, 12, 3, 10),
+        (4, 5, 1, 6, 1, 2),
+        (1, 1, 100, 64, 4, 16),
+        (2, 6, 3, 5, 7, 1),
+        (1, 2048, 2048, 4096, 32, 128),
+    ):
+        outcome = answer(B=B, n_q=n_q, n_k=n_k, d_model=d_model, h=h, d_k=d_k)
+        seen = measured(B, n_q, n_k, d_model, h, d_k)
+        count = partial(counting.attention_flops, d_model=d_model, h=h, d_k=d_k)
+        macs = counting.projection_macs(n_q, d_model, h, n_k=n_k, d_k=d_k)
+        projections = counting.FLOPS_PER_MAC * B * macs
+        expect_number(
+            outcome,
+            seen,
+            f"what PyTorch's counter sees in such a layer: {seen:,} FLOPs",
+            {
+                "half of it; a multiply-add is two FLOPs": seen / 2,
+                "which leaves out Q Kᵀ and A V": projections,
+                "which leaves out the projections": seen - projections,
+                "which leaves out one of Q Kᵀ and A V": (seen + projections) / 2,
+                "as if keys and values had as many positions as queries": B * count(n_q),
+                "as if queries had as many positions as keys": B * count(n_k),
+                "which is one sequence of the batch": seen / B,
+                "as if h·d_k were d_model": seen * d_model / (h * d_k),
+            },
+        )
+    right("flops", "The prediction and the counter agree.")
+
+
+def measured(B: int, n_q: int, n_k: int, d_model: int, h: int, d_k: int) -> int:
+    """Count the FLOPs of labkit's layer, by shapes alone."""
+    layer = MultiHeadAttention(d_model, h, d_k=d_k, device="meta")
+    x, context = (torch.empty(B, n, d_model, device="meta") for n in (n_q, n_k))
+    return counting.count_flops(layer, x, context, return_weights=True)

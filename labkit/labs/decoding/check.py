@@ -1,0 +1,1180 @@
+"""Lab 8: keys and values that are kept, what is built on them, and a zoo of decoders.
+
+Every decoder of the zoo runs without an error and gives the right shapes. The docstring of a sound
+one says how it goes about its task, that of an unsound one what an observer could notice.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from functools import cache as remembered
+from functools import wraps
+from itertools import accumulate
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor, nn
+
+from labkit.attention import (
+    MultiHeadAttention,
+    causal_mask,
+    merge_heads,
+    scaled_dot_product_attention,
+    split_heads,
+    window_mask,
+)
+from labkit.cache import KVCache
+from labkit.labs.examples import Shown, drawing, opened
+from labkit.labs.guard import Answer, Outcome, exercise, kind, near, recognise, right, show
+from labkit.labs.zoo import judge
+from labkit.models import gpt
+from labkit.positions import rotate
+
+INF = float("inf")
+WITHIN = 1e-4  # how far a number may be off, measured by the largest that should come
+SPOILED = -77.0  # what a caller writes into tensors that were handed over before
+
+
+@exercise
+def cache(function: Callable[[], Any]) -> None:
+    """Check a class that keeps keys (B, h, n, d_k) and values (B, h, n, d_v) and gives all back."""
+    make = Answer("Cache", function)
+    small = Kept(make())
+    for keys, values in (((1.0, 2, 3, 4), (10.0, 20)), ((5.0, 6), (30.0,))):
+        small.append(torch.tensor(keys).view(1, 1, -1, 2), torch.tensor(values).view(1, 1, -1, 1))
+    for sizes, dtype, counts in (
+        ((2, 3, 4, 5), torch.float32, (3, 1, 1, 2, 4, 1)),
+        ((3, 2, 5, 1), torch.float64, (1, 1, 5, 2)),
+        ((1, 4, 2, 3), torch.float32, (2, 2, 2)),
+        ((4, 1, 1, 2), torch.float64, (1, 6, 3)),
+    ):
+        B, h, d_k, d_v = sizes
+        draw = drawing(sum(sizes))
+        one, other = Kept(make()), Kept(make())
+        for m in counts:
+            # A transpose, as a split gives it: its numbers do not lie in order.
+            k, v = (draw(B, m, h, d).to(dtype).transpose(1, 2) / 3 for d in (d_k, d_v))
+            one.append(k, v)
+            other.append(-k.flip(0), -v.flip(0))
+    right("Cache", "Everything is there, in order, and each cache is its own.")
+
+
+class Kept:
+    """A learner's cache, and what it should hold."""
+
+    def __init__(self, made: Outcome) -> None:
+        self.cache = made.value
+        made.demand(
+            callable(getattr(self.cache, "append", None)),
+            "Cache() gives an object with a method append",
+            f"came {kind(self.cache)}",
+        )
+        self.k: list[Tensor] = []
+        self.v: list[Tensor] = []
+
+    def append(self, k: Tensor, v: Tensor) -> None:
+        """Append, judge what comes back, and write into what was handed over."""
+        given: list[tuple[Tensor, Tensor]] = []
+
+        @wraps(self.cache.append)
+        def append(k: Tensor, v: Tensor) -> Any:
+            given.append((k, v))
+            return self.cache.append(k, v)
+
+        outcome = Answer("Cache.append", append)(k=k, v=v)
+        self.k.append(k)
+        self.v.append(v)
+        outcomes = outcome.pair("all keys", "all values")
+        for part, held in zip(outcomes, (self.k, self.v), strict=True):
+            self.judge(part, held, given[0])
+        for tensor in given[0]:
+            tensor.fill_(SPOILED)
+
+    def judge(self, part: Outcome, held: list[Tensor], given: tuple[Tensor, Tensor]) -> None:
+        wanted = torch.cat(held, dim=-2)
+        got = part.tensor(*wanted.shape)
+        part.demand(
+            part.value.dtype == wanted.dtype,
+            f"{part.part} have the type of what is appended, {wanted.dtype}",
+            f"came {part.value.dtype}",
+        )
+        if torch.equal(got, wanted.double()):
+            return
+        part.demand(
+            not (got == SPOILED).any(),
+            "what the cache holds is its own, and stays when the caller writes into his tensors",
+            "after an append the caller wrote −77 into the k and v that he had handed over, and "
+            f"now there are −77 among {part.part}",
+        )
+        mistakes = {"the new positions stand before the old ones": torch.cat(held[::-1], dim=-2)}
+        told = f"they came as {show(got)}" if got.numel() <= 6 else f"some of {part.part} differ"
+        part.demand(
+            False,
+            f"{part.part} so far, {show(wanted)}: the old positions first and unchanged, in each "
+            "text and each head",
+            told + recognise(got, mistakes),
+        )
+
+
+@exercise
+def step(function: Callable[[MultiHeadAttention, Tensor, KVCache], Tensor]) -> None:
+    """Check one decoding step: a layer, x (B, m, d_model) and a cache to (B, m, d_model)."""
+    answer = Answer("step", opened(function))
+    for sizes, counts in (
+        ((7, 3, 4, 5, 2), (2, 1, 3, 1)),
+        ((6, 2, 5, 4, 3), (1, 5, 2, 2)),
+        ((3, 1, 1, 2, 1), (1, 3, 1)),
+        ((12, 2, 6, 6, 4), (4, 4, 1)),
+        ((5, 1, 2, 3, 2), (2, 7)),
+    ):
+        *of_layer, B = sizes
+        layer, cache = made_layer(*of_layer), KVCache()
+        x = drawing(B)(B, sum(counts), sizes[0])
+        for m, n in zip(counts, accumulate(counts), strict=True):
+            expect_step(answer, layer, x[:, :n], m, cache)
+    right("step", "Every new position hears all before it and itself, and is kept for those after.")
+
+
+def expect_step(
+    answer: Answer, layer: MultiHeadAttention, x: Tensor, m: int, cache: KVCache
+) -> None:
+    """Demand the outputs of the last m positions, and that the cache has them all afterwards."""
+    B, n, _ = x.shape
+    shown = Shown(cache, f"a KVCache that holds {n - m} positions")
+    outcome = answer(layer=layer, x=x[:, n - m :], cache=shown)
+    expect_rows(
+        outcome,
+        outcome.tensor(B, m, x.shape[-1]),
+        attended(layer, x, m, causal_mask(m, n)),
+        "each new position attends to all that the cache holds, to those before it in its block, "
+        "and to itself",
+        lambda: wrong_steps(layer, x, m),
+    )
+    outcome.demand(
+        cache.n == n,
+        f"afterwards the cache holds {n} positions: the {n - m} from before and the {m} new ones",
+        f"it holds {cache.n}",
+    )
+    for name, part, held in (("keys", layer.w_k, cache.k), ("values", layer.w_v, cache.v)):
+        wanted = split_heads(part(x), layer.h)
+        fits = held.shape == wanted.shape and near(held.double(), wanted)
+        outcome.demand(
+            fits,
+            f"the cache holds {name} as w_{name[0]} gives them, split into heads, "
+            f"{tuple(wanted.shape)}",
+            f"it holds other numbers, {tuple(held.shape)}",
+        )
+
+
+@exercise
+def generate(function: Callable[[gpt.GPT, Tensor, int, int], Tensor]) -> None:
+    """Check greedy writing: a model, ids (B, n), how many more, and how many to read at once."""
+    answer = Answer("generate", function)
+    for seed, options, (B, n), more, c in WRITING:
+        model = made_model(seed, **options)
+        ids = torch.randint(WORDS, (B, n), generator=torch.Generator().manual_seed(seed))
+        model.calls.clear()
+        outcome = answer(model=model, ids=ids, more=more, c=c)
+        calls = list(model.calls)
+        wanted = greedy(model, ids, more)
+        got = whole_numbers(outcome, B, n + more)
+        outcome.demand(
+            torch.equal(got[:, :n], ids),
+            f"the prompt stands in front, {show(ids)}",
+            f"the first {n} of each text came as {show(got[:, :n])}",
+        )
+        outcome.demand(
+            torch.equal(got, wanted),
+            "each new word is the one with the largest logit, once the model has read all before "
+            f"it: after {show(ids)} come {show(wanted[:, n:])}",
+            f"came {show(got[:, n:])}" + known_text(model, ids, more, c, got),
+        )
+        longest = max((shape[-1] for shape in calls), default=0)
+        outcome.demand(
+            longest <= c,
+            f"the model reads at most {c} words of a text at once",
+            f"it was called with {longest}",
+        )
+        words = sum(shape.numel() for shape in calls)
+        outcome.demand(
+            words <= B * (n + more),
+            f"the model reads each word once: {B} × ({n} + {more}) at most",
+            f"it read {words}, in {len(calls)} calls",
+        )
+    right("generate", "It writes what the model would write without a cache, and reads all once.")
+
+
+@exercise
+def slide(function: Callable[[MultiHeadAttention, Tensor, Any, int], tuple[Tensor, Any]]) -> None:
+    """Check a step that keeps w positions: a layer, x (B, m, d_model), what was kept, and w."""
+    answer = Answer("slide", opened(function))
+    for sizes, w, counts in (
+        ((7, 3, 4, 5, 2), 3, (2, 3, 1, 1, 2)),
+        ((7, 3, 4, 5, 2), 3, (1, 1, 1, 1, 1, 1)),
+        ((6, 2, 5, 4, 3), 4, (6, 1, 5, 1)),
+        ((5, 1, 3, 2, 1), 2, (1, 3, 1, 2)),
+        ((8, 4, 3, 2, 2), 1, (2, 1, 3)),
+        ((6, 2, 3, 3, 4), 9, (3, 1, 2)),
+    ):
+        *of_layer, B = sizes
+        layer, kept = made_layer(*of_layer), None
+        x = drawing(B + w)(B, sum(counts), sizes[0])
+        for m, n in zip(counts, accumulate(counts), strict=True):
+            kept = expect_slide(answer, layer, x[:, :n], m, kept, w)
+    right("slide", "It hears the last w positions, and keeps no more of them.")
+
+
+def expect_slide(
+    answer: Answer, layer: MultiHeadAttention, x: Tensor, m: int, kept: Any, w: int
+) -> Any:
+    """Demand the outputs of the last m positions in a window, and return what was kept."""
+    B, n, _ = x.shape
+    shown = None if n == m else Shown(kept, f"what was returned after {n - m} positions")
+    outcome = answer(layer=layer, x=x[:, n - m :], kept=shown, w=w)
+    out, keeps = outcome.pair("the output", "what is kept")
+    expect_rows(
+        outcome,
+        out.tensor(B, m, x.shape[-1]),
+        attended(layer, x, m, window_mask(m, n, w)),
+        f"each position attends to the last {w} up to and including itself, or to as many as "
+        "there are",
+        lambda: wrong_windows(layer, x, m, w),
+    )
+    held, room = numbers_in(keeps.value), B * layer.h * w * (layer.d_k + layer.d_v)
+    outcome.demand(
+        held <= room,
+        f"keys and values of {w} positions at most are kept, {room} numbers",
+        f"after {n} positions, {held} numbers are kept",
+    )
+    return keeps.value
+
+
+@exercise
+def padded(function: Callable[[Tensor, int], tuple[Tensor, Tensor]]) -> None:
+    """Check places and masks of texts padded on the left: real (B, n) and m new positions."""
+    answer = Answer("padded", function)
+    for n, lengths, m in (
+        (4, (2, 4), 3),
+        (4, (2, 4), 4),
+        (4, (2, 4), 1),
+        (6, (6, 1, 3), 2),
+        (7, (3, 5, 4, 7, 2), 7),
+        (7, (3, 5, 4, 7, 2), 3),
+        (5, (4,), 2),
+    ):
+        B = len(lengths)
+        real = torch.arange(n) >= n - torch.tensor(lengths)[:, None]
+        outcome = answer(real=real, m=m)
+        first, second = outcome.pair("places", "may")
+        places, words = whole_numbers(first, B, m), real[:, n - m :]
+        wanted = (torch.arange(n - m, n) - n + torch.tensor(lengths)[:, None]) * words
+        outcome.demand(
+            torch.equal(places * words, wanted),
+            f"the first word of each text has place 0: its last has {show(wanted[:, -1])}",
+            f"came {show(places)}" + known_places(places, words, n),
+        )
+        may = second.tensor(B, 1, m, n, boolean=True)
+        open_ = causal_mask(m, n) & real[:, None, None, :]
+        asked = words[:, None, :, None]
+        if not torch.equal(may & asked, open_ & asked):
+            b, _, i, j = ((may != open_) & asked).nonzero()[0].tolist()
+            which = "a later word" if real[b, j] else "padding"
+            told = f"may not attend to position {j}, {which}"
+            if open_[b, 0, i, j]:
+                told = f"may attend to position {j}, itself or a word before it"
+            outcome.demand(
+                False,
+                f"a word sees itself and the words before it: row {i} of text {b} {told}",
+                f"that row came as {show(may[b, 0, i].int())}, with 1 for True"
+                + known_mask(may & asked, real, m, asked),
+            )
+    right("padded", "Places are counted from each text's first word, and padding is hidden.")
+
+
+@exercise
+def accept(function: Callable[[gpt.GPT, list[KVCache], Tensor, Tensor], Tensor]) -> None:
+    """Check guesses that are judged in one call: a model, caches, last (1, 1), guesses (1, g)."""
+    answer = Answer("accept", opened(function))
+    for seed, options, n, rounds in GUESSING:
+        model = made_model(seed, **options)
+        ids = torch.randint(WORDS, (1, n), generator=torch.Generator().manual_seed(seed))
+        caches = model.caches()
+        if n > 1:
+            model(ids[:, :-1], caches=caches)
+        for pattern in rounds:
+            guesses = guess(model, ids, pattern)
+            ids = expect_accepted(answer, model, caches, ids, guesses)
+    right("accept", "It writes the model's own words, several a call, and the caches follow.")
+
+
+def expect_accepted(
+    answer: Answer, model: Model, caches: list[KVCache], ids: Tensor, guesses: Tensor
+) -> Tensor:
+    """Demand the words that stand, one call, and caches that hold all but the last word."""
+    own = greedy(model, ids, guesses.shape[1] + 1)[:, ids.shape[1] :]
+    fits = (own[:, :-1] == guesses).long().cumprod(dim=1)
+    a, n = int(fits.sum()), ids.shape[1]
+    wanted = own[:, : a + 1]
+    model.calls.clear()
+    shown = Shown(caches, f"{len(caches)} caches that hold {n - 1} positions")
+    outcome = answer(model=model, caches=shown, last=ids[:, -1:], guesses=guesses)
+    calls = list(model.calls)
+    came = outcome.value
+    outcome.demand(
+        not isinstance(came, Tensor) or came.dim() != 2 or came.shape == wanted.shape,
+        f"the model's own words go on as {show(own)}, so {a} of the {guesses.shape[1]} guesses "
+        f"stand, and one word of the model's follows: {a + 1} words",
+        f"came {show(came)}",
+    )
+    got = whole_numbers(outcome, 1, a + 1)
+    outcome.demand(
+        torch.equal(got, wanted),
+        f"the words that the model would have written one by one, {show(wanted)}",
+        f"came {show(got)}",
+    )
+    asked = [shape[-1] for shape in calls]
+    outcome.demand(
+        len(asked) == 1 and asked[0] <= guesses.shape[1] + 1,
+        f"the model is called once, with {guesses.shape[1] + 1} words at most",
+        f"it was called with {' and '.join(map(str, asked)) or 'none'}",
+    )
+    for i, cache in enumerate(caches):
+        outcome.demand(
+            cache.n == n + a,
+            f"afterwards each cache holds {n + a} positions: the {n} words of the text and the "
+            f"{a} guesses that stand, and not the word after them, which nobody has read",
+            f"cache {i} of {len(caches)} holds {cache.n}",
+        )
+    return torch.cat([ids, wanted], dim=1)
+
+
+@exercise
+def grouped(function: Callable[[Tensor, Tensor, Tensor], Tensor]) -> None:
+    """Check attention over shared keys: q (B, h, m, d_k), k and v (B, h_kv, n, d) to q's places."""
+    answer = Answer("grouped", function)
+    for sizes in (
+        (2, 6, 2, 1, 5, 4, 3),
+        (2, 6, 2, 3, 5, 4, 3),
+        (1, 6, 3, 4, 4, 2, 5),
+        (3, 4, 1, 2, 7, 3, 3),
+        (2, 5, 5, 3, 6, 3, 2),
+        (1, 8, 2, 2, 3, 1, 4),
+        (4, 9, 3, 2, 2, 2, 2),
+    ):
+        B, h, h_kv, m, n, d_k, d_v = sizes
+        draw = drawing(100 * h + n)
+        q, k, v = (draw(B, *shape) for shape in ((h, m, d_k), (h_kv, n, d_k), (h_kv, n, d_v)))
+        wanted = over_shared(q, k, v)
+        outcome = answer(q=q, k=k, v=v)
+        out = outcome.tensor(B, h, m, d_v)
+        largest = float(wanted.abs().max())
+        off = ((out - wanted) / largest).abs().amax(dim=-1) > WITHIN
+        if off.any():
+            b, head, i = off.nonzero()[0].tolist()
+            reads = head // (h // h_kv)
+            known = {told: one / largest for told, one in wrong_groups(q, k, v).items()}
+            outcome.demand(
+                False,
+                f"head {head} of {h} reads head {reads} of the {h_kv} heads of keys and values; a "
+                "new position attends to all up to itself",
+                f"{int(off.sum())} of {off.numel()} outputs differ, first that of text {b}, head "
+                f"{head}, new position {i}{recognise(out / largest, known)}",
+            )
+    right("grouped", "Neighbours read the same keys, and nothing had to be kept twice.")
+
+
+@exercise
+def decoder_is_sound(function: Callable[[Any], bool]) -> None:
+    """Check a test of make(layer), which makes a decoder with read, crop, reorder and clear."""
+    answer = Answer("decoder_is_sound", function)
+    judge(answer, "make", SOUND, UNSOUND, times=1)
+
+
+# What is handed over
+
+
+def made_layer(d_model: int, h: int, d_k: int, d_v: int) -> MultiHeadAttention:
+    """Make a layer with biases, all of its numbers drawn, and weights that are far from even."""
+    with torch.random.fork_rng(devices=[]):
+        layer = MultiHeadAttention(d_model, h, d_k=d_k, d_v=d_v).requires_grad_(False)
+    draw = drawing(d_model)
+    for parameter in layer.parameters():
+        parameter.copy_(1.3 * draw(*parameter.shape) * parameter.shape[-1] ** -0.5)
+    return layer
+
+
+WORDS = 23  # of a model's vocabulary
+
+
+class Model(gpt.GPT):
+    """A GPT that notes what it is called with: the shapes of ids."""
+
+    calls: list[torch.Size]
+
+    def forward(self, ids: Tensor, *others: Any, **named: Any) -> Any:
+        self.calls.append(ids.shape)
+        return super().forward(ids, *others, **named)
+
+
+Model.__name__ = "GPT"  # as a message shows it
+
+
+@remembered
+def made_model(seed: int, layers: int = 2, positions: str = "rotary") -> Model:
+    """Make a small GPT in which attention has a say."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = Model(WORDS, 12, 3, layers, positions=positions, most=64).requires_grad_(False)
+    model.calls = []
+    for name, parameter in model.named_parameters():
+        if name.endswith("attention.w_qkv.weight"):
+            parameter.mul_(3)
+        elif name.endswith("attention.w_o.weight"):
+            parameter.mul_(6)
+    return model
+
+
+# A seed, the model, the prompt's batch and length, how many words more, how many are read at once.
+# In each text the largest logit leads the next by a hundredth or more.
+WRITING: tuple[tuple[int, dict[str, Any], tuple[int, int], int, int], ...] = (
+    (0, {}, (1, 5), 4, 3),
+    (1, {}, (2, 4), 3, 4),
+    (2, {"positions": "learned"}, (3, 7), 5, 3),
+    (3, {"layers": 1}, (2, 6), 9, 1),
+    (4, {"layers": 3, "positions": "none"}, (1, 8), 6, 20),
+    (12, {"positions": "sinusoidal"}, (4, 1), 8, 2),
+    (32, {}, (3, 6), 3, 3),
+)
+# A seed, the model, the text's length, and guesses: y is what the model says there, n is not.
+GUESSING: tuple[tuple[int, dict[str, Any], int, tuple[str, ...]], ...] = (
+    (20, {}, 5, ("yyn", "yny", "nyy", "yyyy", "y", "n", "yynyy")),
+    (21, {"layers": 3, "positions": "learned"}, 1, ("yy", "nn", "ynny")),
+    (22, {"layers": 1}, 8, ("nyn", "yyyyy", "yn")),
+)
+
+
+def guess(model: Model, ids: Tensor, pattern: str) -> Tensor:
+    """Make guesses after a text, each the model's own word after those before it, or another."""
+    text = ids
+    for letter in pattern:
+        word = model(text)[:, -1:].argmax(dim=-1)
+        text = torch.cat([text, word if letter == "y" else (word + 5) % WORDS], dim=1)
+    return text[:, ids.shape[1] :]
+
+
+# What should come, and what comes by mistake
+
+
+def greedy(model: Model, ids: Tensor, more: int) -> Tensor:
+    """Write words, each the most likely, and read the whole text for each."""
+    for _ in range(more):
+        ids = torch.cat([ids, model(ids)[:, -1:].argmax(dim=-1)], dim=1)
+    return ids
+
+
+def whole_numbers(outcome: Outcome, *shape: int) -> Tensor:
+    """Return the result as a tensor of whole numbers, or raise Wrong."""
+    x, part = outcome.value, outcome.part
+    outcome.demand(isinstance(x, Tensor), f"{part} is a tensor", f"came {kind(x)}")
+    came = tuple(x.shape)
+    outcome.demand(came == shape, f"{part} has the shape {shape}", f"came {came}")
+    fits = not (x.is_floating_point() or x.is_complex() or x.dtype == torch.bool)
+    outcome.demand(fits, f"{part} holds whole numbers", f"came {x.dtype}: {show(x)}")
+    return x.detach().cpu().long()
+
+
+def attended(
+    layer: MultiHeadAttention, x: Tensor, m: int, may: Tensor | None, scale: float | None = None
+) -> Tensor:
+    """Compute what a layer gives at the last m positions of x; may is (m, n)."""
+    q, k, v = heads_of(layer, x)
+    heads = scaled_dot_product_attention(q[..., -m:, :], k, v, may, scale=scale)
+    return layer.w_o(merge_heads(heads))
+
+
+def expect_rows(
+    outcome: Outcome, out: Tensor, wanted: Tensor, told: str, mistakes: Callable[[], dict]
+) -> None:
+    """Demand outputs (B, m, d_model) that are off by little; name the first, and the mistake."""
+    largest = float(wanted.abs().max())
+    off = ((out - wanted) / largest).abs().amax(dim=-1) > WITHIN
+    if off.any():
+        b, i = off.nonzero()[0].tolist()
+        known = {mistake: came / largest for mistake, came in mistakes().items()}
+        outcome.demand(
+            False,
+            told,
+            f"{int(off.sum())} of {off.numel()} outputs differ, first that of text {b} at new "
+            f"position {i} of {off.shape[1]}{recognise(out / largest, known)}",
+        )
+
+
+def wrong_steps(layer: MultiHeadAttention, x: Tensor, m: int) -> dict[str, Tensor]:
+    """Give what comes out of a step that goes wrong, by the words for it."""
+    n = x.shape[1]
+    all_, causal = torch.ones(m, n, dtype=torch.bool), causal_mask(m, n)
+    masks = {
+        "later positions of the block are heard": all_,
+        "the past is not heard": causal & (torch.arange(n) >= n - m),
+        "the mask begins in the upper left corner, as if nothing came before": all_.tril(),
+        "a position does not hear itself": all_.tril(n - m - 1),
+        "the mask takes the new positions for the oldest": causal.roll(m, dims=-1),
+    }
+    found = {told: attended(layer, x, m, may) for told, may in masks.items()}
+    return found | {"the scale is not 1/√d_k but 1": attended(layer, x, m, causal, 1.0)}
+
+
+def over_shared(
+    q: Tensor, k: Tensor, v: Tensor, may: Tensor | None = None, scale: float | None = None
+) -> Tensor:
+    """Attend where neighbours share keys and values: (B, h, m, d_v)."""
+    k, v = expanded(k, v, q.shape[1])
+    may = causal_mask(q.shape[2], k.shape[2]) if may is None else may
+    return scaled_dot_product_attention(q, k, v, may, scale=scale)
+
+
+def expanded(k: Tensor, v: Tensor, h: int) -> tuple[Tensor, Tensor]:
+    """Repeat keys and values for each of the heads that read them."""
+    k, v = (x.repeat_interleave(h // x.shape[1], dim=1) for x in (k, v))
+    return k, v
+
+
+def wrong_groups(q: Tensor, k: Tensor, v: Tensor) -> dict[str, Tensor]:
+    """Give what comes of shared keys that are read wrongly, by the words for it."""
+    h, h_kv, m, n = q.shape[1], k.shape[1], q.shape[2], k.shape[2]
+    tiled_k, tiled_v = (x.repeat(1, h // h_kv, 1, 1) for x in (k, v))
+    every = torch.ones(m, n, dtype=torch.bool)
+    return {
+        "it is as if the heads of keys were dealt out in turn: head 0 to the first, head 1 to the "
+        "second, and head 0 again": over_shared(q, tiled_k, tiled_v),
+        "keys are read rightly, and values in turn": over_shared(
+            q, k.repeat_interleave(h // h_kv, dim=1), tiled_v
+        ),
+        "all heads read the first head of keys": over_shared(q, k[:, :1], v[:, :1]),
+        "all heads read the mean of the heads of keys": over_shared(
+            q, k.mean(1, keepdim=True), v.mean(1, keepdim=True)
+        ),
+        "later positions of the block are heard": over_shared(q, k, v, every),
+        "the mask begins in the upper left corner, as if nothing came before": over_shared(
+            q, k, v, every.tril()
+        ),
+        "the scale is not 1/√d_k but 1": over_shared(q, k, v, scale=1.0),
+    }
+
+
+def heads_of(layer: MultiHeadAttention, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Project x, and split queries, keys and values into heads."""
+    q, k, v = layer.w_q(x), layer.w_k(x), layer.w_v(x)
+    return split_heads(q, layer.h), split_heads(k, layer.h_kv), split_heads(v, layer.h_kv)
+
+
+def wrong_windows(layer: MultiHeadAttention, x: Tensor, m: int, w: int) -> dict[str, Tensor]:
+    """Give what comes out of a window that goes wrong, by the words for it."""
+    n = x.shape[1]
+    causal = causal_mask(m, n)
+    last = torch.arange(n) >= n - w
+    return {
+        "all of the past is heard": attended(layer, x, m, causal),
+        "one position too many is heard": attended(layer, x, m, window_mask(m, n, w + 1)),
+        "one position too few is heard": attended(layer, x, m, window_mask(m, n, max(w - 1, 1))),
+        "the window is that of the block's last position": attended(layer, x, m, causal & last),
+        "later positions of the block are heard": attended(
+            layer, x, m, torch.ones(m, n, dtype=torch.bool).triu(n - m - w + 1)
+        ),
+    }
+
+
+def numbers_in(kept: Any) -> int:
+    """Count the numbers in all floating-point tensors that an object holds."""
+    found: dict[int, int] = {}
+    todo, seen = [kept], set()
+    while todo:
+        one = todo.pop()
+        if id(one) in seen or isinstance(one, nn.Module):
+            continue
+        seen.add(id(one))
+        if isinstance(one, Tensor):
+            found[id(one)] = one.numel() if one.is_floating_point() else 0
+        elif isinstance(one, dict):
+            todo += one.values()
+        elif isinstance(one, (list, tuple, deque)):
+            todo += one
+        else:
+            todo += vars(one).values() if hasattr(one, "__dict__") else []
+    return sum(found.values())
+
+
+def known_text(model: Model, ids: Tensor, more: int, c: int, got: Tensor) -> str:
+    """Name the mistake by which a model writes this text, as the end of a sentence."""
+    n = ids.shape[1]
+    last = ids[:, (n - 1) // c * c :]
+    alone = ids
+    for _ in range(more):
+        alone = torch.cat([alone, model(alone[:, -1:])[:, -1:].argmax(dim=-1)], dim=1)
+    mistakes = {
+        "so it goes on where only the last piece of the prompt was read": greedy(model, last, more)[
+            :, -more:
+        ],
+        "so it goes on where each word is read alone": alone[:, n:],
+        "so it goes on one word later": greedy(model, ids, more + 1)[:, n + 1 :],
+    }
+    return recognise(got[:, n:].double(), mistakes)
+
+
+def known_places(places: Tensor, words: Tensor, n: int) -> str:
+    """Name the mistake in places, at words, as the end of a sentence."""
+    m = words.shape[1]
+    wanted = words.cumsum(dim=1) - 1
+    mistakes = {
+        "the padding was counted": torch.arange(n - m, n) * words,
+        "the block's first position has place 0": torch.arange(m) * words,
+        "only the words of the block were counted": wanted * words,
+    }
+    return recognise((places * words).double(), mistakes)
+
+
+def known_mask(may: Tensor, real: Tensor, m: int, asked: Tensor) -> str:
+    """Name the mistake in a mask, at words, as the end of a sentence."""
+    n = real.shape[1]
+    causal, words = causal_mask(m, n), real[:, None, None, :]
+    mistakes = {
+        "padding is not hidden": causal.expand(may.shape),
+        "the future is not hidden": words.expand(may.shape),
+        "True and False have changed places": ~(causal & words),
+        "the mask begins in the upper left corner": causal_mask(n)[:m] & words,
+    }
+    return recognise(may.double(), {told: (one & asked) for told, one in mistakes.items()})
+
+
+# Decoders: make(layer) gives one, with read(x), crop(n), reorder(index) and clear()
+
+
+class Concatenates:
+    """new keys and values are put behind those that are held"""
+
+    def __init__(self, layer: MultiHeadAttention) -> None:
+        self.layer = layer
+        self.k: Tensor | None = None  # (B, h_kv, n, d_k)
+        self.v: Tensor | None = None  # (B, h_kv, n, d_v)
+
+    @property
+    def n(self) -> int:
+        return 0 if self.k is None else self.k.shape[-2]
+
+    def read(self, x: Tensor) -> Tensor:
+        q, k, v = self.projected(x)
+        return self.mixed(q, *self.kept(k, v))
+
+    def projected(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return queries, keys and values of new positions, turned."""
+        layer, start = self.layer, self.start()
+        q, k, v = heads_of(layer, x)
+        return self.turned(q, start), self.turned(k, start), v
+
+    def start(self) -> int:
+        return self.n
+
+    def turned(self, x: Tensor, start: int) -> Tensor:
+        return x if self.layer.rotary_base is None else rotate(x, self.layer.rotary_base, start)
+
+    def kept(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        """Add new keys and values, and return all."""
+        if self.k is not None and self.v is not None:
+            k, v = torch.cat([self.k, k], dim=-2), torch.cat([self.v, v], dim=-2)
+        self.k, self.v = k, v
+        return k, v
+
+    def mixed(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        may = self.may(q.shape[-2], k.shape[-2])
+        k, v = self.read_by(k, v)
+        s = (q @ k.mT * self.layer.d_k**-0.5).masked_fill(~may, -INF)
+        return self.layer.w_o(merge_heads(s.softmax(dim=-1) @ v))
+
+    def read_by(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        """Return what each head of queries reads, (B, h, n, d)."""
+        return expanded(k, v, self.layer.h)
+
+    def may(self, n_q: int, n_k: int) -> Tensor:
+        return causal_mask(n_q, n_k)
+
+    def crop(self, n: int) -> None:
+        if self.k is not None and self.v is not None:
+            self.k, self.v = self.k[..., :n, :], self.v[..., :n, :]
+
+    def reorder(self, index: Tensor) -> None:
+        if self.k is not None and self.v is not None:
+            self.k, self.v = self.k[index], self.v[index]
+
+    def clear(self) -> None:
+        self.k = self.v = None
+
+
+class LabkitsOwn(Concatenates):
+    """labkit's layer and its cache"""
+
+    def __init__(self, layer: MultiHeadAttention) -> None:
+        super().__init__(layer)
+        self.clear()
+
+    def read(self, x: Tensor) -> Tensor:
+        return self.layer(x, cache=self.cache)
+
+    def crop(self, n: int) -> None:
+        self.cache.crop(n)
+
+    def reorder(self, index: Tensor) -> None:
+        self.cache.reorder(index)
+
+    def clear(self) -> None:
+        self.cache = KVCache()
+
+
+class ReadsAllAgain(Concatenates):
+    """nothing but the inputs is kept, and all is computed anew"""
+
+    def __init__(self, layer: MultiHeadAttention) -> None:
+        super().__init__(layer)
+        self.x: Tensor | None = None
+
+    def read(self, x: Tensor) -> Tensor:
+        self.x = x.clone() if self.x is None else torch.cat([self.x, x], dim=1)
+        return self.layer(self.x, is_causal=True)[:, -x.shape[1] :]
+
+    def crop(self, n: int) -> None:
+        self.x = None if self.x is None else self.x[:, :n]
+
+    def reorder(self, index: Tensor) -> None:
+        self.x = None if self.x is None else self.x[index]
+
+    def clear(self) -> None:
+        self.x = None
+
+
+class CountsFromSeven(Concatenates):
+    """positions are counted from 7: turned vectors tell distances alone"""
+
+    def start(self) -> int:
+        return 7 + self.n
+
+
+class CountsOnAfterClear(Concatenates):
+    """a new text's positions are counted on from the last: turned vectors tell distances alone"""
+
+    before = 0
+
+    def start(self) -> int:
+        return self.before + self.n
+
+    def clear(self) -> None:
+        self.before += self.n
+        super().clear()
+
+
+class OneByOne(Concatenates):
+    """a block is read position by position"""
+
+    def read(self, x: Tensor) -> Tensor:
+        return torch.cat([super(OneByOne, self).read(one) for one in x.split(1, dim=1)], dim=1)
+
+
+class BackToFront(Concatenates):
+    """the last key comes first, so that sums have another order"""
+
+    def mixed(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return super().mixed(q, k.flip(-2), v.flip(-2))
+
+    def may(self, n_q: int, n_k: int) -> Tensor:
+        return causal_mask(n_q, n_k).flip(-1)
+
+
+class InTwoParts(Concatenates):
+    """past and block are mixed apart, and joined by the sums of their exponentials"""
+
+    def mixed(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        n_k = k.shape[-2]
+        n = n_k - q.shape[-2]
+        k, v = self.read_by(k, v)
+        s = (q @ k.mT * self.layer.d_k**-0.5).masked_fill(~self.may(n_k - n, n_k), -INF)
+        e = (s - s.amax(dim=-1, keepdim=True)).exp()
+        past, new = e[..., :n], e[..., n:]
+        total = past.sum(dim=-1, keepdim=True) + new.sum(dim=-1, keepdim=True)
+        heads = (past @ v[..., :n, :] + new @ v[..., n:, :]) / total
+        return self.layer.w_o(merge_heads(heads))
+
+
+class TurnsLate(Concatenates):
+    """keys are kept as they are, and turned whenever they are used"""
+
+    def projected(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        layer, start = self.layer, self.start()
+        q, k, v = heads_of(layer, x)
+        return self.turned(q, start), k, v
+
+    def mixed(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return super().mixed(q, self.turned(k, 0), v)
+
+
+class WithRoom(Concatenates):
+    """keys and values lie in memory with room for more, and empty slots are hidden"""
+
+    filled = 0
+
+    @property
+    def n(self) -> int:
+        return self.filled
+
+    def kept(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        if self.k is None or self.v is None:
+            self.k, self.v = (x.new_zeros(*x.shape[:2], 128, x.shape[-1]) for x in (k, v))
+        end = self.n + k.shape[-2]
+        self.k[..., self.n : end, :], self.v[..., self.n : end, :] = k, v
+        self.filled = end
+        return self.k, self.v
+
+    def may(self, n_q: int, n_k: int) -> Tensor:
+        return torch.ones(n_q, n_k, dtype=torch.bool).tril(self.n - n_q)
+
+    def crop(self, n: int) -> None:
+        self.filled = n
+
+    def clear(self) -> None:
+        super().clear()
+        self.filled = 0
+
+
+class Restarts(Concatenates):
+    """turned, it takes the first position of every block for the text's first"""
+
+    def start(self) -> int:
+        return 0
+
+
+class OneLate(Concatenates):
+    """turned, a block's distance to what was read before is one too large"""
+
+    def start(self) -> int:
+        return self.n + (self.n > 0)
+
+
+class QueriesAtOnePlace(Concatenates):
+    """turned, all queries of a block stand at its first position"""
+
+    def projected(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        _, k, v = super().projected(x)
+        q, start = split_heads(self.layer.w_q(x), self.layer.h), self.start()
+        return torch.cat([self.turned(one, start) for one in q.split(1, dim=-2)], dim=-2), k, v
+
+
+class TurnsAgain(Concatenates):
+    """turned, keys are turned once more whenever more is read"""
+
+    def kept(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        if self.k is not None and self.n:
+            self.k = self.turned(self.k, 0)
+        return super().kept(k, v)
+
+
+class CountsOnAfterCrop(Concatenates):
+    """turned, what is read after a crop stands as far back as if nothing had been cut"""
+
+    read_so_far = 0
+
+    def read(self, x: Tensor) -> Tensor:
+        out = super().read(x)
+        self.read_so_far += x.shape[1]
+        return out
+
+    def start(self) -> int:
+        return self.read_so_far
+
+    def clear(self) -> None:
+        super().clear()
+        self.read_so_far = 0
+
+
+class OwnUnheard(Concatenates):
+    """once there is a past, a position does not hear itself"""
+
+    def may(self, n_q: int, n_k: int) -> Tensor:
+        return causal_mask(n_q, n_k).tril(n_k - n_q - (n_k > n_q))
+
+
+class UpperLeft(Concatenates):
+    """once there is a past, a block hears too little of it"""
+
+    def may(self, n_q: int, n_k: int) -> Tensor:
+        return torch.ones(n_q, n_k, dtype=torch.bool).tril()
+
+
+class OpenOntoPast(Concatenates):
+    """once there is a past, a position hears those after it in its block"""
+
+    def may(self, n_q: int, n_k: int) -> Tensor:
+        return causal_mask(n_q, n_k) | (n_k > n_q)
+
+
+class OpenAtFirst(Concatenates):
+    """in a text's first block, a position hears those after it"""
+
+    def may(self, n_q: int, n_k: int) -> Tensor:
+        return causal_mask(n_q, n_k) | (n_k == n_q)
+
+
+class ValuesNotKept(Concatenates):
+    """once there is a past, its values are lost"""
+
+    def kept(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        k, v = super().kept(k, v)
+        self.v = torch.zeros_like(v)
+        return k, v
+
+
+class NewFirst(Concatenates):
+    """one by one all is right; a block onto a past is not, nor is what follows a crop"""
+
+    def kept(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        if self.k is not None and self.v is not None:
+            k, v = torch.cat([k, self.k], dim=-2), torch.cat([v, self.v], dim=-2)
+        self.k, self.v = k, v
+        return k, v
+
+
+class EmptySlotsWeigh(Concatenates):
+    """unless the number of positions is a multiple of 4, it is as if zeros were heard as well"""
+
+    def mixed(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        room = -k.shape[-2] % 4
+        k, v = (nn.functional.pad(x, (0, 0, 0, room)) for x in (k, v))
+        self.room = room
+        return super().mixed(q, k, v)
+
+    def may(self, n_q: int, n_k: int) -> Tensor:
+        n = n_k - self.room
+        return torch.cat([causal_mask(n_q, n), torch.ones(n_q, self.room, dtype=torch.bool)], 1)
+
+
+class StaleSlots(WithRoom):
+    """after a crop, what was cut is heard until something is written over it"""
+
+    most = 0
+
+    def may(self, n_q: int, n_k: int) -> Tensor:
+        self.most = max(self.most, self.n)
+        open_ = super().may(n_q, n_k)
+        open_[:, self.n : self.most] = True
+        return open_
+
+    def clear(self) -> None:
+        super().clear()
+        self.most = 0
+
+
+class OldestFallOut(Concatenates):
+    """of more than 32 positions, the oldest are no longer heard"""
+
+    def may(self, n_q: int, n_k: int) -> Tensor:
+        return window_mask(n_q, n_k, 32)
+
+
+class FirstTextForAll(Concatenates):
+    """all texts hear the past of the first"""
+
+    def mixed(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        n = k.shape[-2] - q.shape[-2]
+        k, v = (torch.cat([x[:1, :, :n].expand_as(x[:, :, :n]), x[:, :, n:]], -2) for x in (k, v))
+        return super().mixed(q, k, v)
+
+
+class KeepsTheCallersInput(ReadsAllAgain):
+    """what the caller writes into x afterwards changes the past"""
+
+    def __init__(self, layer: MultiHeadAttention) -> None:
+        super().__init__(layer)
+        self.parts: list[Tensor] = []
+
+    def read(self, x: Tensor) -> Tensor:
+        self.parts.append(x)
+        return self.layer(torch.cat(self.parts, dim=1), is_causal=True)[:, -x.shape[1] :]
+
+    def crop(self, n: int) -> None:
+        self.parts = [torch.cat(self.parts, dim=1)[:, :n]] if self.parts else []
+
+    def reorder(self, index: Tensor) -> None:
+        self.parts = [part[index] for part in self.parts]
+
+    def clear(self) -> None:
+        self.parts = []
+
+
+class OneOutput(Concatenates):
+    """what came out changes when the next block of its size is read"""
+
+    out: Tensor | None = None
+
+    def read(self, x: Tensor) -> Tensor:
+        out = super().read(x)
+        if self.out is None or self.out.shape != out.shape:
+            self.out = out
+        return self.out.copy_(out)
+
+
+class OneForAll(Concatenates):
+    """of two decoders of a layer that are used in turns, one hears the other's text"""
+
+    def __init__(self, layer: MultiHeadAttention) -> None:
+        super().__init__(layer)
+        ONE_FOR_ALL.pop(layer, None)
+
+    def kept(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        self.k, self.v = ONE_FOR_ALL.get(self.layer, (self.k, self.v))
+        if self.k is not None and len(self.k) != len(k):
+            self.k = self.v = None
+        return self.shared(*super().kept(k, v))
+
+    def shared(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        ONE_FOR_ALL[self.layer] = k, v
+        return k, v
+
+    def crop(self, n: int) -> None:
+        super().crop(n)
+        if self.k is not None and self.v is not None:
+            self.shared(self.k, self.v)
+
+    def reorder(self, index: Tensor) -> None:
+        super().reorder(index)
+        if self.k is not None and self.v is not None:
+            self.shared(self.k, self.v)
+
+    def clear(self) -> None:
+        super().clear()
+        ONE_FOR_ALL.pop(self.layer, None)
+
+
+ONE_FOR_ALL: WeakKeyDictionary[MultiHeadAttention, tuple[Tensor, Tensor]] = WeakKeyDictionary()
+
+
+class DealtInTurn(Concatenates):
+    """where several heads share several heads of keys, they read one another's"""
+
+    def read_by(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        k, v = (x.repeat(1, self.layer.h // x.shape[1], 1, 1) for x in (k, v))
+        return k, v
+
+
+class NotCleared(Concatenates):
+    """after clear, a batch of the same size hears the texts before"""
+
+    cleared = False
+
+    def read(self, x: Tensor) -> Tensor:
+        if self.cleared and self.k is not None and len(self.k) != len(x):
+            super().clear()
+        self.cleared = False
+        return super().read(x)
+
+    def clear(self) -> None:
+        self.cleared = True
+
+
+class NotReordered(Concatenates):
+    """a reorder that keeps the number of texts changes nothing"""
+
+    def reorder(self, index: Tensor) -> None:
+        if self.k is not None and len(index) != len(self.k):
+            super().reorder(index)
+
+
+class ReorderedBackwards(Concatenates):
+    """of a reorder without repetition, the inverse is done, as with two texts that swap"""
+
+    def reorder(self, index: Tensor) -> None:
+        turned_round = index.argsort()
+        once = torch.equal(index[turned_round], torch.arange(len(index)))
+        super().reorder(turned_round if once else index)
+
+
+class ReorderedOneByOne(Concatenates):
+    """in a reorder, a text is written over before it has been copied for others"""
+
+    def reorder(self, index: Tensor) -> None:
+        if self.k is None or self.v is None or len(index) != len(self.k):
+            super().reorder(index)
+            return
+        for held in (self.k, self.v):
+            for b, source in enumerate(index.tolist()):
+                held[b] = held[source]
+
+
+class NotCropped(Concatenates):
+    """what was cut off is still heard"""
+
+    def crop(self, n: int) -> None:
+        pass
+
+
+class CroppedOneShort(Concatenates):
+    """of what was cut off, the first position is still heard"""
+
+    def crop(self, n: int) -> None:
+        super().crop(n + 1)
+
+
+class CropsToNothing(Concatenates):
+    """a crop to 0 positions leaves all"""
+
+    def crop(self, n: int) -> None:
+        if n:
+            super().crop(n)
+
+
+def made(sort: type[Concatenates]) -> Callable[[MultiHeadAttention], Decoder]:
+    """Make decoders of a sort, whose names give nothing away."""
+
+    def make(layer: MultiHeadAttention) -> Decoder:
+        return Decoder(sort(layer))
+
+    make.__doc__ = sort.__doc__
+    return make
+
+
+class Decoder:
+    """What a test is handed: one of the above, behind a door."""
+
+    def __init__(self, behind: Concatenates) -> None:
+        self.__behind = behind
+
+    @torch.no_grad()
+    def read(self, x: Tensor) -> Tensor:
+        return self.__behind.read(x)
+
+    @torch.no_grad()
+    def crop(self, n: int) -> None:
+        self.__behind.crop(n)
+
+    @torch.no_grad()
+    def reorder(self, index: Tensor) -> None:
+        self.__behind.reorder(index)
+
+    def clear(self) -> None:
+        self.__behind.clear()
+
+
+SOUND = tuple(
+    made(sort)
+    for sort in (
+        *(Concatenates, LabkitsOwn, ReadsAllAgain, CountsFromSeven, CountsOnAfterClear),
+        *(OneByOne, BackToFront, InTwoParts, TurnsLate, WithRoom),
+    )
+)
+UNSOUND = tuple(
+    made(sort)
+    for sort in (
+        *(NewFirst, OpenOntoPast, OpenAtFirst, UpperLeft, ValuesNotKept, OwnUnheard),
+        *(Restarts, OneLate, TurnsAgain, QueriesAtOnePlace, FirstTextForAll),
+        *(NotCropped, CroppedOneShort, CountsOnAfterCrop, StaleSlots, CropsToNothing),
+        *(NotReordered, ReorderedOneByOne, ReorderedBackwards, NotCleared, EmptySlotsWeigh),
+        *(OldestFallOut, OneOutput, KeepsTheCallersInput, OneForAll, DealtInTurn),
+    )
+)

@@ -1,0 +1,434 @@
+"""Lab 6: find heads of the pretrained encoder, take them away, and fool one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from labkit import heads
+from labkit.labs.guard import (
+    Answer,
+    NotYet,
+    Outcome,
+    exercise,
+    kind,
+    near,
+    recognise,
+    right,
+    show,
+    single,
+)
+from labkit.models.encoder import Encoder, load_encoder
+
+DELIMITERS = tuple(".,;:?!")
+SENTENCES = (
+    "The children, who were tired, went home.",
+    "Every map leaves something out.",
+    "She opened the door, took the letter and left.",
+    "If it rains, we stay; if not, we go.",
+)
+COMPARED = (
+    "Rain fell.",
+    "Who left the door open?",
+    "Rain fell.",
+    "The old clock in the hall had stopped, and nobody knew why.",
+)
+EVERY = [(layer, head) for layer in range(6) for head in range(12)]
+FOOLED = (3, 1)  # the head with the fine picture in chapter 9
+LEAST = 0.02  # difference between two weights that is more than a whim
+COINS, TOSSES, TRIES = 72, 28, 100  # as many coins as the encoder has heads; rows in each half
+NOISE = 6e-5  # by which cosines may differ: half of the fourth decimal, and single precision
+
+
+@exercise
+def weight_on(function: Callable[[Tensor, Tensor], Tensor]) -> None:
+    """Check the average weight on a relation: (h, n_q, n_k) and (n_q, n_k) to (h,)."""
+    answer = Answer("weight_on", function)
+    one = torch.tensor([[[1.0, 0.0, 0.0], [0.7, 0.2, 0.1], [0.1, 0.8, 0.1]]])
+    two = torch.tensor([[[0.5, 0.3, 0.2], [0.1, 0.8, 0.1]], [[0.2, 0.2, 0.6], [0.6, 0.3, 0.1]]])
+    for A, relation, told in (
+        (
+            one,
+            heads.offset_relation(3, -1),
+            "two queries have a related key and give it 0.7 and 0.8: on average 0.75",
+        ),
+        (
+            two,
+            torch.tensor([[True, True, False], [True, False, False]]),
+            "the weights on all related keys of a query add up, and each head has its own "
+            "average: of 0.8 and 0.1, and of 0.4 and 0.6",
+        ),
+    ):
+        outcome = answer(weights=A, relation=relation)
+        came, wanted = outcome.tensor(len(A)), heads.relation_weight(A, relation)
+        outcome.demand(
+            near(came, wanted, 5e-6),
+            told,
+            f"came {show(came)}{recognise(came, mistaken_weights(A, relation))}",
+        )
+    right("weight_on", "A head that does nothing else has 1.")
+
+
+def mistaken_weights(A: Tensor, relation: Tensor) -> dict[str, Tensor]:
+    """Compute what may be taken for the average weight on a relation."""
+    given, asked = (A * relation).sum(dim=-1), relation.any(dim=1).sum()
+    wanted = given.sum(dim=-1) / asked
+    mistakes = {
+        "that divides by all queries, also those with no related key": given.mean(dim=-1),
+        "that is a sum": given.sum(dim=-1),
+        "that is the average over related keys, and not over queries": given.sum(-1)
+        / relation.sum(),
+        "that is one number for all heads": wanted.mean().expand(len(A)),
+    }
+    if A.shape[1] == A.shape[2]:
+        turned = heads.relation_weight(A, relation.T)
+        mistakes["the relation is taken from key to query"] = turned
+    return mistakes
+
+
+@exercise
+def relations(function: Callable[[list[str]], tuple[Tensor, Tensor]]) -> None:
+    """Check the relations to the previous token and to delimiters: two of (n, n), boolean."""
+    answer = Answer("relations", function)
+    lists = [
+        "[CLS] no , she left . [SEP]".split(),
+        "[CLS] why ? [SEP]".split(),
+        "[CLS] stop ! wait : now ; or not . [SEP]".split(),
+    ]
+    for tokens in lists:
+        n = len(tokens)
+        first, second = apart(answer(tokens=tokens), "previous", "delimiters")
+        found = first.tensor(n, n, boolean=True)
+        wanted = heads.offset_relation(n, -1)
+        told = f"previous is True at (query, key) = {show(found.nonzero().tolist())[:200]}"
+        if torch.equal(found, wanted.T):
+            told += "; that is the token after"
+        elif torch.equal(found, wanted | heads.offset_relation(n, n - 1)):
+            told += "; the first token has none before it"
+        first.demand(
+            torch.equal(found, wanted),
+            "each token but the first is related to the one before it, and to no other",
+            told,
+        )
+        found = second.tensor(n, n, boolean=True)
+        wanted = torch.tensor([token in DELIMITERS for token in tokens]).expand(n, n)
+        missed, extra = wanted & ~found, found & ~wanted
+        told = f"{int(missed.sum())} pairs are missing and {int(extra.sum())} too many"
+        if torch.equal(found, wanted.T):
+            told += "; queries are rows, keys are columns"
+        elif extra.any():
+            told += f", such as query {show(place(extra, tokens))}"
+        elif missed.any():
+            told += f", such as query {show(place(missed, tokens))}"
+        second.demand(
+            torch.equal(found, wanted),
+            f"every query is related to every key that is one of {' '.join(DELIMITERS)}",
+            told,
+        )
+    right("relations", "Rows ask, columns are asked.")
+
+
+def place(where: Tensor, tokens: list[str]) -> str:
+    """Name the first pair of query and key at which a table is True."""
+    query, key = where.nonzero()[0].tolist()
+    return f"{tokens[query]!r} and key {tokens[key]!r}"
+
+
+def apart(outcome: Outcome, *names: str) -> list[Outcome]:
+    """Take several results apart, also if they came as one tensor or array."""
+    if getattr(outcome.value, "ndim", 0) and len(outcome.value) == len(names):
+        outcome = replace(outcome, value=tuple(outcome.value))
+    return outcome.pair(*names)
+
+
+@exercise
+def specialists(value: Any) -> None:
+    """Check three heads of the encoder, each (layer, head), by name of what they look at."""
+    outcome = begun("specialists", value)
+    tables = measured(sound())
+    fits = isinstance(value, Mapping) and set(value) == set(tables)
+    outcome.demand(fits, f"a dictionary with the names {', '.join(tables)}", f"came {kind(value)}")
+    for name, table in tables.items():
+        layers, h = table.shape
+        given = value[name]
+        head = tuple(map(single, items(given)))
+        outcome.demand(
+            len(head) == 2 and all(type(part) is int for part in head),
+            f"{name}: a pair of layer, 0 to {layers - 1}, and head, 0 to {h - 1}",
+            f"came {given!r}",
+        )
+        layer, number = head
+        swapped = "; layer first, then head"
+        outcome.demand(
+            0 <= layer < layers and 0 <= number < h,
+            f"{name}: a layer from 0 to {layers - 1} and a head from 0 to {h - 1}",
+            f"came {head}" + swapped * (0 <= number < layers and 0 <= layer < h),
+        )
+        best = divmod(int(table.argmax()), h)
+        told = f"head {head} gives {table[head]:.2f}, and another head more"
+        if head[::-1] == best:
+            told += swapped
+        elif (layer - 1, number - 1) == best:
+            told += "; count from 0"
+        outcome.demand(
+            head == best,
+            f"{name}: the head that gives most weight there, averaged over words and sentences",
+            told,
+        )
+    right("specialists", "Three heads of 72 that can be named.")
+
+
+def items(value: Any) -> list[Any]:
+    """List what a tuple, a list, an array or a tensor holds; nothing if it is none of these."""
+    value = value.tolist() if hasattr(value, "tolist") else value
+    fits = isinstance(value, Sequence) and not isinstance(value, (str, bytes))
+    return list(value) if fits else []
+
+
+@cache
+def sound() -> Encoder:
+    """Load an encoder of the checks' own, in double precision, that no answer can change."""
+    return load_encoder.__wrapped__().double()
+
+
+def measured(encoder: Encoder) -> dict[str, Tensor]:
+    """Score each head on three relations, words and signs as queries: (layers, h) each."""
+    found = []
+    encoded = encoder.encode(SENTENCES)
+    for i in range(len(SENTENCES)):
+        tokens, weights = encoded.sentence(i)
+        asked, n = weights[:, :, 1:-1], len(tokens)
+        marks = torch.tensor([token in DELIMITERS for token in tokens])
+        related = [heads.offset_relation(n, offset)[1:-1] for offset in (-1, 1)]
+        tables = [heads.relation_weight(asked, relation) for relation in related]
+        found.append(torch.stack([*tables, heads.target_weight(asked, marks)]))
+    return dict(
+        zip(("previous", "next", "delimiters"), torch.stack(found).mean(dim=0), strict=True)
+    )
+
+
+@exercise
+def held_out(function: Callable[[Tensor], tuple[int, int, int]]) -> None:
+    """Check the choice of a head on half of the rows: (rows, heads) to head and two counts."""
+    answer = Answer("held_out", function)
+    # Best on the first half is head 1, on the second head 0, and over all rows head 3.
+    table = torch.tensor([[0, 1, 1, 0, 0], [0, 1, 0, 1, 0], [1, 0, 0, 1, 0], [1, 0, 0, 1, 0]])
+    tied = torch.tensor([[1, 1, 0], [0, 0, 0], [0, 1, 0], [0, 1, 1]])
+    early = torch.tensor([[0, 1, 1], [0, 1, 1], [1, 0, 1], [1, 0, 0], [1, 0, 0], [1, 1, 0]])
+    tables = (table.bool(), tied.bool(), early.bool(), coins()[0])
+    for correct in tables:
+        first, second = (half.sum(dim=0) for half in correct.chunk(2))
+        best = first.tolist().index(first.max())
+        head, *counts = apart(answer(correct=correct), "head", "chosen_on", "tested_on")
+        came = head.number()
+        meanings = {
+            "that one is best over all rows, but the second half has no say": first + second,
+            "that one is best on the second half": second,
+        }
+        told: dict[str, float] = {words: int(half.argmax()) for words, half in meanings.items()}
+        told["heads are counted from 0"] = best + 1
+        if came in range(len(first)) and first[int(came)] == first[best]:
+            told = {"it is as good there, but of several equals take the first": came}
+        head.demand(
+            came == best,
+            "the head that is right most often on the first half",
+            f"head came {came:g}{meaning(came, told)}",
+        )
+        for part, where, half in zip(counts, ("first", "second"), (first, second), strict=True):
+            came, truth = part.number(), int(half[best])
+            told = {
+                "that is a share, but count": truth / (len(correct) // 2),
+                "that counts all rows": int(correct[:, best].sum()),
+            }
+            if came in (first[best], half.max()):  # a count that may as well be another one
+                told = {}
+            part.demand(
+                came == truth,
+                f"how often that head is right on the {where} half",
+                f"{part.part} came {came:g}{meaning(came, told)}",
+            )
+    first, second = coins().double().chunk(2, dim=1)
+    first, second = first.sum(dim=1), second.sum(dim=1)
+    luck, rest = first.amax(1).mean(), second.gather(1, first.argmax(1, keepdim=True)).mean()
+    right(
+        "held_out",
+        f"The best of {COINS} coins is right {luck:.0f} times of {TOSSES}, and {rest:.0f} times "
+        f"once it is chosen, on average over {TRIES} tries.",
+    )
+
+
+def coins() -> Tensor:
+    """Let coins guess: (tries, rows, coins), half of the rows to choose on and half to test."""
+    generator = torch.Generator().manual_seed(0)
+    return torch.randint(2, (TRIES, 2 * TOSSES, COINS), generator=generator).bool()
+
+
+def meaning(came: float, meanings: Mapping[str, float]) -> str:
+    """Say what a number would be right for, if there is just one such thing."""
+    found = [words for words, value in meanings.items() if value == came]
+    return f"; {found[0]}" if len(found) == 1 else ""
+
+
+@exercise
+def cosine_without(function: Callable[[list, list[str]], float]) -> None:
+    """Check the mean cosine of sentence vectors with and without some heads."""
+    answer = Answer("cosine_without", function)
+    encoder = load_encoder()
+    mend(encoder)  # what a learner tried before is no part of the answer
+    for silent, sentences in (
+        ([(5, 0), (5, 3)], COMPARED),
+        ([(2, 4), (0, 11), (2, 9), (5, 0)], COMPARED[1:]),
+        ([(5, 11), (1, 8), (4, 0)], COMPARED[3:1:-1]),
+    ):
+        try:
+            outcome = answer(heads=silent, sentences=sentences)
+        finally:
+            changed = mend(encoder)
+        outcome.demand(
+            not changed,
+            "the encoder is as it was before",
+            f"{changed}; it has been put back",
+        )
+        came, truth = outcome.number(), cosines(silent, sentences).mean().item()
+        outcome.demand(
+            abs(came - truth) < NOISE,
+            "the cosine between a sentence's vector with all heads and without these, averaged "
+            "over the sentences",
+            f"came {came:.4f}{mistaken_cosine(came, silent, sentences)}",
+        )
+    named = [divmod(int(t.argmax()), t.shape[1]) for t in measured(sound()).values()]
+    left = cosines(named, COMPARED).mean()
+    right("cosine_without", f"Without the three heads of exercise 3 it is still {left:.2f}.")
+
+
+def cosines(silent: Iterable[tuple[int, int]], sentences: Sequence[str]) -> Tensor:
+    """Compare the vectors without some heads with those of all heads: (sentences,)."""
+    texts = tuple(sentences)
+    return (vectors_without(tuple(silent), texts) * vectors_without((), texts)).sum(dim=-1)
+
+
+@cache
+def vectors_without(silent: tuple[tuple[int, int], ...], sentences: tuple[str, ...]) -> Tensor:
+    """Encode sentences without some heads: (sentences, d_model)."""
+    with sound().without(silent):
+        return sound().encode(sentences).vectors
+
+
+@cache
+def loaded(dtype: torch.dtype) -> dict[str, Tensor]:
+    """List the tensors of an encoder that nobody has changed."""
+    return {name: x.to(dtype) for name, x in sound().state_dict().items()}
+
+
+def mistaken_cosine(came: float, silent: list[tuple[int, int]], sentences: Sequence[str]) -> str:
+    """Name the mistake that gives this number, as the end of a sentence; nothing if none does."""
+    each = cosines(silent, sentences)
+    numbers = {
+        "as if nothing had been silenced": torch.ones(()),
+        "that is one minus the cosine": 1 - each.mean(),
+        "that is a sum": each.sum(),
+    }
+    others = {
+        "that is with only the first of these heads silent": silent[:1],
+        "that is with only the last of these heads silent": silent[-1:],
+        "that is with only these heads left, and all others silent": set(EVERY) - set(silent),
+        "that is with the heads before these silent; count from 0": [
+            (x, (y - 1) % 12) for x, y in silent
+        ],
+    }
+    numbers |= {told: cosines(wrong, sentences).mean() for told, wrong in others.items()}
+    return next((f"; {told}" for told, x in numbers.items() if abs(came - x) < NOISE), "")
+
+
+def mend(encoder: Encoder) -> str:
+    """Make an encoder what it was when it was loaded; say what it was not, if anything."""
+    told = ""
+    for module in encoder.modules():
+        for name, table in vars(module).items():
+            if name.endswith("_hooks") and table:
+                told = "a hook is still in it"
+                table.clear()
+    own, state = encoder.state_dict(), loaded(next(encoder.parameters()).dtype)
+    changed = sum(not torch.equal(own[name].cpu(), state[name]) for name in state)
+    if changed:
+        told = told or f"{changed} of its tensors were changed and stayed so"
+        encoder.load_state_dict(state)
+    return told
+
+
+@exercise
+def fooling(value: Any) -> None:
+    """Check a sentence whose last word turns its pronoun round, and a head that gets it wrong."""
+    outcome = begun("fooling", value)
+    texts = [" ".join(part.split()).strip(" .") for part in items(value) if isinstance(part, str)]
+    fits = len(items(value)) == len(texts) == 5 and all(texts)
+    parts = "the beginning, two nouns, and the last word that fits each"
+    outcome.demand(fits, f"five texts: {parts}", f"came {value!r}"[:200])
+    beginning, *nouns, first, second = texts
+    outcome.demand(
+        all(re.fullmatch(r"[\w'’-]+", word) for word in (first, second)),
+        "two last words, each one word and nothing else",
+        f"came {first!r} and {second!r}",
+    )
+    outcome.demand(
+        beginning.lower().split()[-1] not in (first.lower(), second.lower()),
+        "the sentence without its last word",
+        f"came {beginning!r}",
+    )
+    outcome.demand(
+        first.lower() != second.lower(),
+        "two different last words",
+        f"came {first!r} and {second!r}",
+    )
+    encoded = sound().encode([f"{beginning} {word}." for word in (first, second)])
+    given = []
+    for i in range(2):
+        tokens, weights = encoded.sentence(i)
+        places = expect_words(outcome, tokens, nouns)
+        from_it = weights[(*FOOLED, tokens.index("it"))]
+        given.append(from_it[places].tolist())
+    told = "; ".join(
+        f"... {word}: {nouns[0]} {a:.2f}, {nouns[1]} {b:.2f}"
+        for word, (a, b) in zip((first, second), given, strict=True)
+    )
+    (a, b), (c, d) = given
+    wrong = max(b - a, c - d)
+    outcome.demand(
+        wrong > 0,
+        f"head {FOOLED} prefers the wrong noun at least once",
+        f"it is right with either last word: {told}",
+    )
+    outcome.demand(
+        wrong >= LEAST, f"a clear preference: weights that differ by {LEAST} or more", told
+    )
+    misled = "It is wrong both times" if a < b and c > d else "It likes one noun, either way"
+    right("fooling", f"{misled}: {told}.")
+
+
+def expect_words(outcome: Outcome, tokens: Sequence[str], nouns: Sequence[str]) -> list[int]:
+    """Demand one 'it', after two different nouns that are one token each; say where these are."""
+    told = f"its tokens are {' '.join(tokens)}"[:400]
+    outcome.demand(tokens.count("it") == 1, "the word 'it', once", told)
+    places = []
+    for noun in nouns:
+        _, *token, _ = sound().encode([noun]).tokens[0]  # in lower case, without accents
+        once = len(token) == 1 and tokens.count(token[0]) == 1
+        outcome.demand(once, f"the noun {noun!r} as one token, once", told)
+        places.append(tokens.index(token[0]))
+        after = places[-1] < tokens.index("it")
+        outcome.demand(after, f"'it' comes after {noun!r}, to point back at it", told)
+    outcome.demand(places[0] != places[1], "two different nouns", f"came {nouns[0]!r} twice")
+    return places
+
+
+def begun(name: str, value: Any) -> Outcome:
+    """Take a value to be judged; raise NotYet if there is none."""
+    if value is None or value is ...:
+        raise NotYet(name)
+    return Outcome(name, {}, value)

@@ -1,0 +1,483 @@
+"""Lab 3: multi-head attention from its parts, and PyTorch's weights in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import product
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
+
+from labkit import merge_heads, split_heads
+from labkit.attention import scaled_dot_product_attention
+from labkit.labs.guard import (
+    Answer,
+    Outcome,
+    exercise,
+    kind,
+    near,
+    recognise,
+    right,
+    same,
+    show,
+)
+from labkit.models.encoder import load_encoder
+
+LINEARS = ("w_q", "w_k", "w_v", "w_o")
+SENTENCES = ["The keys to the cabinet are on the table.", "She lost her keys."]
+HEADS = ((2, 3, 5, 4), (3, 1, 4, 2), (1, 4, 2, 3))  # (B, h, n, d)
+MOST = 10_000.0  # that a score can be, above zero or below
+
+
+@exercise
+def project(function: Callable[[Tensor, Tensor, Tensor | None], Tensor]) -> None:
+    """Check x W^T + b: (..., d_in), (d_out, d_in) and (d_out,) or None to (..., d_out)."""
+    answer = Answer("project", function)
+    x, weight = torch.tensor([[[1.0, 10.0]]]), torch.tensor([[1.0, 2.0], [0.0, 3.0]])
+    bias = torch.tensor([100.0, 200.0])
+    small = answer(x=x, weight=weight, bias=bias)
+    out = small.tensor(1, 1, 2)
+    mistakes = {
+        "the matrix multiplies the other way round": x @ weight + bias,
+        "the bias is missing": x @ weight.T,
+        "the bias goes through the matrix": (x + bias) @ weight.T,
+    }
+    small.demand(
+        near(out, [[[121, 230]]]),
+        "each row of weight makes one number: 1·1 + 2·10 + 100 = 121, 0·1 + 3·10 + 200 = 230",
+        f"came {show(out)}{recognise(out, mistakes)}",
+    )
+    draw = drawing()
+    for shape, d_in, d_out in (((2, 5), 4, 3), ((3,), 6, 2), ((2, 3, 4), 5, 7)):
+        x, weight, bias = (draw(*s) for s in ((*shape, d_in), (d_out, d_in), (d_out,)))
+        for b in (bias, None):
+            expect(
+                answer(x=x, weight=weight, bias=b),
+                F.linear(x, weight, b),
+                "every position of every sequence is treated by itself, and alike",
+            )
+    right("project", "Every position gets its new numbers, with a bias or without.")
+
+
+@exercise
+def split(function: Callable[[Tensor, int], Tensor]) -> None:
+    """Check the cut into heads: (B, n, h*d) to (B, h, n, d)."""
+    answer = Answer("split", function)
+    x = torch.arange(12.0).view(1, 3, 4)
+    small = answer(x=x, h=2)
+    heads = small.tensor(1, 2, 3, 2)
+    mistakes = {
+        "each head got whole tokens, and not a part of every token": x.view(1, 2, 3, 2),
+        "the features are dealt out in turn": x.view(1, 3, 2, 2).permute(0, 3, 1, 2),
+    }
+    small.demand(
+        near(heads, split_heads(x, 2)),
+        "head 0 gets the first 2 numbers of every token, head 1 the next 2",
+        f"came {show(heads)}{recognise(heads, mistakes)}",
+    )
+    draw = drawing()
+    for B, h, n, d in HEADS:
+        x = draw(B, n, h * d)
+        outcome = answer(x=x, h=h)
+        outcome.demand(
+            near(outcome.tensor(B, h, n, d), split_heads(x, h)),
+            "head i holds the features i·d to i·d + d − 1 of every token, for every sequence",
+            "some numbers are in another place",
+        )
+    right("split", "Each head has its own part of every token.")
+
+
+@exercise
+def attend(function: Callable[[Tensor, Tensor, Tensor, Tensor | None], Tensor]) -> None:
+    """Check scaled dot-product attention with an optional boolean mask, for all heads at once."""
+    answer = Answer("attend", function)
+    # Five sizes that differ, B and h apart: then a scale tells what it was made of.
+    q, k, v = torch.zeros(1, 1, 2, 4), torch.zeros(1, 1, 5, 4), torch.zeros(1, 1, 5, 3)
+    q[0, 0, :, 0], k[0, 0, 0, 0] = torch.tensor([16.0, 256.0]).log(), 1
+    v[0, 0, 0, 0], v[0, 0, 1, 1], v[0, 0, 4, 2] = 8, 16, 24
+    small = answer(q=q, k=k, v=v, may=None)
+    out = small.tensor(1, 1, 2, 3)
+    small.demand(
+        near(out, [[[[4, 2, 3], [6.4, 0.8, 1.2]]]]),
+        "the first query's scores, ln 16 for key 0 and 0 for the four others, with d_k = 4 get "
+        "the weights 1/2 and four times 1/8, so that 4, 2, 3 comes out",
+        f"came {show(out)}{recognise(out, misattended(q, k, v, None))}",
+    )
+    draw = drawing()
+    for B, h, n_q, n_k, d_k, d_v in ((2, 3, 5, 6, 8, 7), (3, 1, 4, 2, 5, 6)):
+        # As a split gives them: views of (B, n, h, d).
+        q, k, v = (
+            draw(B, *s).transpose(1, 2) for s in ((n_q, h, d_k), (n_k, h, d_k), (n_k, h, d_v))
+        )
+        for may in masks(B, h, n_q, n_k):
+            expect(
+                answer(q=q, k=k, v=v, may=may),
+                scaled_dot_product_attention(q, k, v, may),
+                "each query's weights over the keys sum to 1, in each sequence and each head"
+                if may is None
+                else "True means may attend: what is False weighs nothing, and the rest sums to 1",
+                partial(misattended, q, k, v, may),
+            )
+    # Queries that read their scores from the keys: whole numbers, so that they are exact.
+    q, loud = 2 * torch.eye(5, 4).expand(2, 3, 5, 4), torch.tensor([1.0, 100, 5_000, 1e5])
+    scores = (draw(2, 3, 6, 4) * loud).round().clamp(-MOST, MOST)
+    v = draw(2, 3, 6, 7)
+    for may in masks(2, 3, 5, 6):
+        expect(
+            answer(q=q, k=scores, v=v, may=may),
+            scaled_dot_product_attention(q, scores, v, may),
+            "large scores do no harm, those of hidden keys neither",
+            within=1e-2,
+        )
+    right("attend", "Scale, mask and softmax are right, in every head.")
+
+
+@exercise
+def merge(function: Callable[[Tensor], Tensor]) -> None:
+    """Check the heads side by side: (B, h, n, d) to (B, n, h*d)."""
+    answer = Answer("merge", function)
+    heads = torch.arange(12.0).view(1, 2, 3, 2)
+    small = answer(heads=heads)
+    out = small.tensor(1, 3, 4)
+    mistakes = {
+        "the heads' axis is not moved back": heads.reshape(1, 3, 4),
+        "the features are dealt out in turn": heads.permute(0, 2, 3, 1).reshape(1, 3, 4),
+    }
+    small.demand(
+        near(out, merge_heads(heads)),
+        "a token's row is what head 0 has for this token, then what head 1 has",
+        f"came {show(out)}{recognise(out, mistakes)}",
+    )
+    draw = drawing()
+    for B, h, n, d in HEADS:
+        heads = draw(B, h, n, d)
+        outcome = answer(heads=heads)
+        outcome.demand(
+            near(outcome.tensor(B, n, h * d), merge_heads(heads)),
+            "head i fills the places i·d to i·d + d − 1 of every token, for every sequence",
+            "some numbers are in another place",
+        )
+    right("merge", "Token by token, the heads stand side by side.")
+
+
+@exercise
+def output(function: Callable[[Tensor, Tensor, Tensor], Tensor]) -> None:
+    """Check the heads, merged and projected: (B, h, n, d) to (B, n, d_model)."""
+    answer = Answer("output", function)
+    heads = torch.tensor([[[[1.0, 2.0]], [[3.0, -1.0]]]])
+    weight = torch.tensor([[1.0, 0, 1, 2], [0, 1, 1, 0], [2, 0, 0, 1]])
+    bias = torch.tensor([10.0, 20, 30])
+    small = answer(heads=heads, weight=weight, bias=bias)
+    out = small.tensor(1, 1, 3)
+    side_by_side = merge_heads(heads)
+    mistakes = {
+        "the bias is missing": side_by_side @ weight.T,
+        "the bias is added once for each head": side_by_side @ weight.T + 2 * bias,
+        "only the first head counts": heads[:, 0] @ weight[:, :2].T + bias,
+    }
+    small.demand(
+        near(out, [[[12, 25, 31]]]),
+        "the heads side by side are 1, 2, 3, −1; with the bias they give 12, 25, 31",
+        f"came {show(out)}{recognise(out, mistakes)}",
+    )
+    draw = drawing()
+    for B, h, n, d in HEADS:
+        heads, weight, bias = draw(B, h, n, d), draw(h * d + 3, h * d), draw(h * d + 3)
+        unmoved = F.linear(heads.reshape(B, n, h * d), weight, bias)
+        expect(
+            answer(heads=heads, weight=weight, bias=bias),
+            F.linear(merge_heads(heads), weight, bias),
+            "each token's heads are side by side before they meet W_O",
+            partial(dict, {"the heads' axis is not moved back": unmoved}),
+        )
+    right("output", "All heads write, into as many numbers as the model is wide.")
+
+
+@exercise
+def multi_head(function: Callable[[int, int], nn.Module]) -> None:
+    """Check a class of layers: (d_model, h) makes one that maps x and a mask to the output."""
+    if isinstance(function, nn.Module):
+        raise Outcome("MultiHead", {}, function).complaint(
+            "the class itself", f"came {kind(function)}; hand over the name, without brackets"
+        )
+    build, draw = Answer("MultiHead", function), drawing()
+    for d_model, h in ((12, 3), (10, 2), (7, 1)):
+        layer = linears(build(d_model=d_model, h=h), d_model)
+        fill(layer, draw)
+        for B, n in ((6, 8), (8, 11)):
+            for may in masks(B, h, n, n):
+                expect_output(layer, h, draw(B, n, d_model), may)
+        expect_gradients(layer, draw(6, 8, d_model))
+    right("MultiHead", "It gives what labkit's functions give with the same weights.")
+
+
+@exercise
+def from_torch(function: Callable[[nn.MultiheadAttention], nn.Module]) -> None:
+    """Check a copy of PyTorch's layer: it gives the same, and lives by itself."""
+    answer, draw = Answer("from_torch", function), drawing()
+    for d_model, h in ((12, 3), (10, 2), (7, 1)):
+        with torch.random.fork_rng(devices=[]):
+            theirs = nn.MultiheadAttention(d_model, h, batch_first=True)
+        fill(theirs, draw)
+        expect_copy(answer, theirs, draw(6, 8, d_model), [*masks(6, h, 8, 8)])
+    right("from_torch", "Your layer and PyTorch's give the same.")
+
+
+@exercise
+def pretrained(function: Callable[[nn.MultiheadAttention], nn.Module]) -> None:
+    """Check that a copy of a pretrained layer gives what that layer gives, on real sentences."""
+    answer = Answer("from_torch", function)
+    # Once without the model, so that a stub is told first.
+    linears(answer(theirs=nn.MultiheadAttention(8, 2, batch_first=True)), 8)
+    try:
+        encoder = load_encoder()
+    except ModuleNotFoundError as error:
+        print(f"from_torch: not tried on the pretrained model: {error}")
+        return
+    read = encoder.encode(SENTENCES)
+    for number in (0, len(encoder.blocks) - 1):
+        theirs = encoder.blocks[number].attention.to_torch()
+        whose = f"layer {number} of the pretrained model"
+        expect_copy(answer, theirs, read.hidden[number], [read.mask[:, None, None, :]], whose, 1e-3)
+    right("from_torch", "Your layer runs the first and the last layer of a pretrained model.")
+
+
+# What is drawn
+
+
+def drawing() -> Callable[..., Tensor]:
+    """Return what draws normal numbers: in every check the same."""
+    generator = torch.Generator().manual_seed(3)
+    return lambda *shape: torch.randn(shape, generator=generator)
+
+
+def masks(B: int, h: int, n_q: int, n_k: int) -> Iterator[Tensor | None]:
+    """Draw masks that broadcast to (B, h, n_q, n_k) and leave every query a key; first none."""
+    generator = torch.Generator().manual_seed(5)
+    yield None
+    for shape in ((B, h, n_q, n_k), (n_q, n_k), (B, 1, 1, n_k)):
+        may = torch.rand(shape, generator=generator) < 0.5
+        hidden = torch.randint(n_k, (*shape[:-1], 1), generator=generator)
+        may.scatter_(-1, hidden, value=False)
+        yield may.scatter(-1, (hidden + 1) % n_k, value=True)
+
+
+def for_any(may: Tensor | None) -> Tensor | None:
+    """Take the mask of the first head, which serves any number of them."""
+    return may if may is None or may.dim() < 3 else may.narrow(-3, 0, 1)
+
+
+def fill(layer: nn.Module, draw: Callable[..., Tensor]) -> None:
+    """Fill all parameters of a layer, biases included, with numbers of many digits."""
+    with torch.no_grad():
+        for _, parameter in sorted(layer.named_parameters()):
+            parameter.copy_(draw(*parameter.shape) / 1.7)
+
+
+# What should come, and what comes by mistake
+
+
+def expect(
+    outcome: Outcome,
+    wanted: Tensor,
+    told: str,
+    mistakes: Callable[[], dict[str, Tensor]] = dict,
+    within: float = 1e-4,
+) -> None:
+    """Demand numbers that are off by little, measured by the largest; name a usual mistake."""
+    out, largest = outcome.tensor(*wanted.shape), float(wanted.abs().max()) or 1.0
+    if not near(out / largest, wanted.detach() / largest, within):
+        known = {mistake: came / largest for mistake, came in mistakes().items()}
+        outcome.demand(False, told, f"some numbers differ{recognise(out / largest, known)}")
+
+
+def misattended(q: Tensor, k: Tensor, v: Tensor, may: Tensor | None) -> dict[str, Tensor]:
+    """Give what comes out when attention goes wrong, by the words for it."""
+    _, h, _, d_k = q.shape
+    scales = {
+        "the scale is missing": 1.0,
+        "the scale is 1/d_k": 1 / d_k,
+        "the scores are multiplied by √d_k": d_k**0.5,
+        "the scale is 1/√d_model": (h * d_k) ** -0.5,
+    }
+    right_one = scaled_dot_product_attention
+    mistakes = {told: right_one(q, k, v, may, scale=s) for told, s in scales.items()}
+    weights = q @ k.mT / d_k**0.5
+    mistakes["the weights of a key sum to 1 over the queries"] = weights.softmax(-2) @ v
+    if may is None:
+        return mistakes
+    return mistakes | {
+        "the mask is not used": right_one(q, k, v),
+        "True and False have changed places": right_one(q, k, v, ~may),
+        "weights are set to 0 after the softmax": (weights.softmax(-1) * may) @ v,
+    }
+
+
+def expected(layer: Any, h: int, x: Tensor, may: Tensor | None) -> Tensor:
+    """Compute what a layer with these weights and h heads gives."""
+    q, k, v = (split_heads(part, h) for part in projected(layer, x))
+    return written(layer, merge_heads(scaled_dot_product_attention(q, k, v, may)))
+
+
+def projected(layer: Any, x: Tensor) -> list[Tensor]:
+    """Map x to queries, keys and values."""
+    return [F.linear(x, part.weight, part.bias) for part in (layer.w_q, layer.w_k, layer.w_v)]
+
+
+def written(layer: Any, x: Tensor) -> Tensor:
+    """Map what the heads have, side by side, to the output."""
+    return F.linear(x, layer.w_o.weight, layer.w_o.bias)
+
+
+def wrong_outputs(layer: Any, h: int, x: Tensor, may: Tensor | None) -> dict[str, Tensor]:
+    """Give what comes out when one step of a layer goes wrong, by the words for it."""
+    q, k, v = projected(layer, x)
+
+    def attended(q: Tensor, k: Tensor, v: Tensor, heads: int = h) -> Tensor:
+        q, k, v = (split_heads(part, heads) for part in (q, k, v))
+        return scaled_dot_product_attention(q, k, v, may if heads == h else for_any(may))
+
+    right_heads = attended(q, k, v)
+    joined = {
+        "the heads' axis is not moved back before W_O": right_heads.reshape(x.shape),
+        "everything is one head": merge_heads(attended(q, k, v, heads=1)),
+        "the keys serve as values": merge_heads(attended(q, k, k)),
+    }
+    q, k, v = (split_heads(part, h) for part in (q, k, v))
+    in_heads = misattended(q, k, v, may)
+    joined |= {told: merge_heads(heads) for told, heads in in_heads.items()}
+    mistakes = {told: written(layer, heads) for told, heads in joined.items()}
+    return {"W_O is missing": merge_heads(right_heads), **mistakes}
+
+
+# Layers, and what is demanded of them
+
+
+def linears(outcome: Outcome, d_model: int) -> Any:
+    """Return the layer that came, or raise Wrong if it has not the four linear maps it should."""
+    layer = outcome.value
+    outcome.demand(isinstance(layer, nn.Module), "an nn.Module", f"came {kind(layer)}")
+    for name, (part, shape) in product(
+        LINEARS, {"weight": (d_model, d_model), "bias": (d_model,)}.items()
+    ):
+        linear: Any = getattr(layer, name, None)
+        value: Any = getattr(linear, part, None)
+        has = "is missing" if linear is None else f"is a {type(linear).__name__}, which has none"
+        outcome.demand(
+            isinstance(value, Tensor) and not is_lazy(value),
+            f"{name} has a {part}, as nn.Linear has",
+            f"{name} {has}",
+        )
+        outcome.demand(
+            any(value is parameter for parameter in layer.parameters()),
+            f"{name}.{part} is a parameter of the layer",
+            "it is not among the layer's parameters()",
+        )
+        came = tuple(value.shape)
+        outcome.demand(came == shape, f"{name}.{part} is {shape}", f"came {came}")
+    count, wanted = sum(p.numel() for p in layer.parameters()), 4 * (d_model**2 + d_model)
+    outcome.demand(
+        count == wanted,
+        f"four different maps and nothing else: {wanted} parameters",
+        f"the layer has {count}",
+    )
+    return layer
+
+
+def expect_output(layer: Any, h: int, x: Tensor, may: Tensor | None, within: float = 1e-4) -> None:
+    """Demand the output that these weights and h heads give, and name the usual mistakes."""
+    outcome = run(layer, x, may)
+    with torch.no_grad():
+        expect(
+            outcome,
+            expected(layer, h, x, may),
+            f"project with the present weights, split into {h}, attend, merge, project"
+            + ("" if may is None else "; True in the mask means may attend"),
+            lambda: wrong_outputs(layer, h, x, may),
+            within,
+        )
+
+
+def run(layer: nn.Module, x: Tensor, may: Tensor | None) -> Outcome:
+    """Call a learner's layer, with a mask if there is one."""
+    return Answer("MultiHead", layer)(x=x, **({} if may is None else {"may": may}))
+
+
+def expect_gradients(layer: nn.Module, x: Tensor) -> None:
+    """Demand that all parameters of a layer learn."""
+    outcome = run(layer, x, None)
+    if outcome.value.requires_grad:
+        outcome.value.square().sum().backward()
+    missing = ", ".join(name for name, p in layer.named_parameters() if p.grad is None)
+    outcome.demand(
+        not missing,
+        "the layer can be trained: gradients arrive in all its parameters",
+        f"no gradient arrives in {missing}",
+    )
+
+
+def expect_copy(
+    answer: Answer,
+    theirs: nn.MultiheadAttention,
+    x: Tensor,
+    mays: list[Tensor | None],
+    whose: str = "PyTorch's layer",
+    within: float = 1e-4,
+) -> None:
+    """Demand a copy that gives what PyTorch's layer gives, and say where a mistake lies."""
+    before = {name: value.detach().clone() for name, value in theirs.named_parameters()}
+    outcome = answer(theirs=theirs)
+    changed = ", ".join(n for n, value in theirs.named_parameters() if not same(value, before[n]))
+    outcome.demand(not changed, "PyTorch's layer is left as it was", f"changed: {changed}")
+    ours, h = linears(outcome, theirs.embed_dim), theirs.num_heads
+    expect_weights(outcome, ours, theirs)
+    for may in mays:
+        hide = None if may is None else ~may.expand(len(x), h, *2 * x.shape[1:2]).flatten(0, 1)
+        got = run(ours, x, may)
+        out = got.tensor(*x.shape)
+        with torch.no_grad():
+            if near(out, theirs(x, x, x, attn_mask=hide)[0], within):
+                continue
+            for g in divisors(x.shape[-1]):
+                same_as = near(out, expected(ours, g, x, for_any(may)), within)
+                outcome.demand(not same_as, f"{h} heads, as {whose} has", f"the copy has {g}")
+            got.demand(
+                False,
+                f"with these weights, those of {whose}, MultiHead gives what that layer gives",
+                "from_torch copied all of them, but the output differs"
+                + recognise(out, wrong_outputs(ours, h, x, may)),
+            )
+    with torch.no_grad():
+        for parameter in theirs.parameters():
+            parameter.add_(1)
+    again = run(ours, x, mays[-1]).tensor(*x.shape)
+    outcome.demand(
+        near(again, out),
+        "the copy lives by itself",
+        "it changes when theirs is changed",
+    )
+
+
+def divisors(number: int) -> list[int]:
+    return [g for g in range(1, number + 1) if number % g == 0]
+
+
+def expect_weights(outcome: Outcome, ours: nn.Module, theirs: nn.MultiheadAttention) -> None:
+    """Demand PyTorch's numbers in each of the four maps, and say what is there instead."""
+    parts = {
+        "weight": (*theirs.in_proj_weight.chunk(3), theirs.out_proj.weight),
+        "bias": (*theirs.in_proj_bias.chunk(3), theirs.out_proj.bias),
+    }
+    for (part, values), (i, name) in product(parts.items(), enumerate(LINEARS)):
+        value = getattr(getattr(ours, name), part).detach().double()
+        mistakes = {f"it holds the part of {n}": v for n, v in zip(LINEARS, values, strict=True)}
+        mistakes |= {"it is transposed": values[i].T} if part == "weight" else {}
+        outcome.demand(
+            near(value, values[i].detach(), 0.0),
+            f"{name}.{part} holds its part of PyTorch's numbers",
+            f"other numbers are there{recognise(value, mistakes)}",
+        )

@@ -1,0 +1,125 @@
+"""Lab 4's task and laboratory: copy the token before, with heads that share what you say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from labkit import merge_heads, scaled_dot_product_attention, split_heads
+from labkit.figures import plots as figures
+from labkit.labs.laboratory import Laboratory
+
+POSITIONS, NUMBERS = 4, 8
+WIDTH = NUMBERS + POSITIONS
+STEPS, EVERY, BATCH, RATE = 150, 10, 32, 0.05
+SHARED = {  # patterns and sets of values, each either one for all heads or one a head
+    "nothing": (False, False),
+    "W_Q, W_K": (True, False),
+    "W_Q, W_K, W_V": (True, True),
+}
+
+
+def copying(count: int) -> tuple[Tensor, Tensor]:
+    """Draw sequences for the copying task.
+
+    Returns the input, (count, 4, 12): a token's 8 random numbers, and 4 that tell its place; and
+    the target, (count, 4, 8): the numbers of the token before, for the first token those of the
+    last.
+    """
+    return posed(tokens(count))
+
+
+def tokens(count: int) -> Tensor:
+    """Draw the numbers of four tokens a sequence, (count, 4, 8)."""
+    return torch.randn(count, POSITIONS, NUMBERS)
+
+
+def posed(numbers: Tensor) -> tuple[Tensor, Tensor]:
+    """Add their places to tokens (count, 4, 8), and say what is to be answered."""
+    places = torch.eye(POSITIONS, dtype=numbers.dtype).expand(len(numbers), -1, -1)
+    return torch.cat([numbers, places], dim=-1), numbers.roll(1, dims=1)
+
+
+def laboratory() -> Laboratory:
+    """Make the controls for the number of heads, their width, what they share, and the seed."""
+    import ipywidgets as widgets
+
+    wide = {"style": {"description_width": "6em"}, "layout": {"width": "min(100%, 26em)"}}
+    # Each change trains anew, so it waits for the end of a drag.
+    later = {"continuous_update": False, **wide}
+    controls = {
+        "h": widgets.SelectionSlider(options=[1, 2, 4, 8], value=4, description="heads", **later),
+        "d_v": widgets.SelectionSlider(options=[2, 4, 8], value=2, description="width", **later),
+        "shared": widgets.Dropdown(
+            options=list(SHARED), value="W_Q, W_K, W_V", description="shared", **wide
+        ),
+        "seed": widgets.BoundedIntText(value=0, min=0, max=9_999, description="seed", **wide),
+    }
+    return Laboratory(controls, draw)
+
+
+def draw(h: int, d_v: int, shared: str, seed: int) -> Any:
+    """Draw the test error while such a layer is trained, above the floor of its directions."""
+    errors = train(h, d_v, shared, seed)
+    directions = min(d_v if SHARED[shared][1] else h * d_v, NUMBERS)
+    floor = 1 - directions / NUMBERS
+    line = {"color": figures.GREY, "width": 2, "dash": "dot"}
+    return figures.lines(
+        {"test error": errors},
+        x=range(0, STEPS + 1, EVERY),
+        title=f"{h} × width {d_v}, shared: {shared}",
+        alt=f"Heads: {h} of width {d_v}; shared: {shared}. The test error falls from "
+        f"{errors[0]:.2f} to {errors[-1]:.2f} in {STEPS} steps. The heads write in {directions} of "
+        f"{NUMBERS} directions at most, so it cannot fall below {floor:.2f}, the dotted line.",
+        xaxis_title="training step",
+        yaxis={"title": "mean squared error", "rangemode": "tozero"},
+        shapes=[{"type": "line", "x0": 0, "x1": STEPS, "y0": floor, "y1": floor, "line": line}],
+    )
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Compute in one thread: for products as small as these, a second one costs time."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def train(h: int, d_v: int, shared: str, seed: int) -> Tensor:
+    """Train a layer on the copying task; give its test error every ten steps, to two places."""
+    one_pattern, one_set = SHARED[shared]
+    patterns, sets = (1 if one_pattern else h), (1 if one_set else h)
+    normal = partial(torch.randn, dtype=torch.float64)  # so that every machine draws the same curve
+    with torch.random.fork_rng(devices=[]), one_thread():
+        torch.manual_seed(seed)
+        into = [(WIDTH, count * d_v) for count in (patterns, patterns, sets)]
+        drawn = [normal(s) / s[0] ** 0.5 for s in [*into, (h * d_v, NUMBERS)]]
+        W_Q, W_K, W_V, W_O = parameters = [matrix.requires_grad_() for matrix in drawn]
+
+        def run(x: Tensor) -> Tensor:
+            parts = zip((W_Q, W_K, W_V), (patterns, patterns, sets), strict=True)
+            q, k, v = (split_heads(x @ matrix, count) for matrix, count in parts)
+            return merge_heads(scaled_dot_product_attention(q, k, v).expand(-1, h, -1, -1)) @ W_O
+
+        # Orthonormal columns: every direction of the test has the same variance.
+        flat = torch.linalg.qr(normal(1_000, NUMBERS)).Q * 1_000**0.5
+        test_x, test_y = posed(flat.view(-1, POSITIONS, NUMBERS))
+        optimiser, errors = torch.optim.Adam(parameters, lr=RATE), []
+        for step in range(STEPS + 1):
+            if step % EVERY == 0:
+                with torch.no_grad():
+                    errors.append(F.mse_loss(run(test_x), test_y))
+            x, y = posed(normal(BATCH, POSITIONS, NUMBERS))
+            optimiser.zero_grad()
+            F.mse_loss(run(x), y).backward()
+            optimiser.step()
+    return torch.stack(errors).round(decimals=2)

@@ -1,0 +1,422 @@
+"""Lab 1: how far apart dot products lie, and what the softmax makes of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from labkit.labs.guard import Answer, NotYet, Outcome, exercise, near, recognise, right, show
+from labkit.softmax import softmax_jacobian
+
+KEYS, BOUND, DRAWS = 10, 0.30, 2_000
+WIDTHS = (8, 64, 512, 4096)
+# Widths and bounds, and how far from the truth a share of 2,000 draws may come out.
+TRIED = ((3, 0.41), (64, 0.3), (1, 0.3), (17, 0.279))
+BY_CHANCE = 0.05
+THOUSANDTH = 1e-3  # how far off a number may be, relative to itself
+MILLIONTH = 1e-6  # how far off a deviation may be, relative to the largest score
+SPREAD_OF_LOG = math.pi**2 / 8  # the variance of ln |x|, for a standard normal x
+
+
+@exercise
+def draw_scores(function: Callable[[int, int, int], Tensor]) -> None:
+    """Check scores of random queries against random keys: (d_k, keys, draws) to (draws, keys)."""
+    answer = Answer("draw_scores", function)
+    for d_k, keys, draws in ((4, 3, 2), (2, 5, 1), (3, 1, 4), (1, 2, 6), (5, 1, 1), (1, 1, 1)):
+        answer(d_k=d_k, keys=keys, draws=draws).tensor(draws, keys)
+    outcomes = [answer(d_k=d_k, keys=keys, draws=6_007) for d_k, keys in ((20, 12), (2, 3))]
+    for outcome in outcomes:
+        expect_moments(outcome, 4)
+    outcomes[0].demand(
+        outcomes[0].tensor(6_007, 12).std(dim=1).min() > 0.1,
+        "the keys of one draw differ, so its scores do",
+        "there are draws in which all scores are the same",
+    )
+    leaves_the_seed(function)
+    # Draws that share a query or keys miss the variance by chance: name the cause first.
+    own_query_and_keys(function)
+    for outcome in outcomes:
+        expect_moments(outcome, 1.1)
+    right("draw_scores", "Their variance is d_k, and each draw has its own query and keys.")
+
+
+def expect_moments(outcome: Outcome, times: float) -> None:
+    """Demand scores of mean 0, and a variance of d_k but for a factor."""
+    d_k, keys, draws = outcome.arguments.values()
+    scores = outcome.tensor(draws, keys)
+    mean, variance = scores.mean().item(), scores.var().item()
+    outcome.demand(
+        abs(mean) < 0.1 * times * d_k**0.5,
+        "the mean of the scores is near 0, because the entries have mean 0",
+        f"it is {mean:.2f}",
+    )
+    outcome.demand(
+        d_k / times < variance < d_k * times,
+        "the variance of the scores is near d_k, because d_k products of variance 1 are added",
+        f"it is {variance:.2f}",
+    )
+
+
+def leaves_the_seed(function: Callable[[int, int, int], Tensor]) -> None:
+    """Demand other scores from a second call, and the same ones after the same seed."""
+
+    def thrice(d_k: int, keys: int, draws: int) -> Tensor:
+        calls = []
+        for seeded in (True, False, True):
+            if seeded:
+                torch.manual_seed(7)
+            calls.append(function(d_k, keys, draws))
+        return torch.stack(calls)
+
+    outcome = Answer("draw_scores", thrice)(d_k=3, keys=4, draws=5)
+    first, second, seeded_again = outcome.tensor(3, 5, 4)
+    outcome.demand(
+        not near(first, second),
+        "a second call draws other numbers",
+        "it gave the same ones; leave the seed to whoever calls the function",
+    )
+    outcome.demand(
+        near(first, seeded_again),
+        "after the same torch.manual_seed come the same numbers",
+        "other ones came; draw with PyTorch's generator, and leave its seed alone",
+    )
+
+
+def own_query_and_keys(function: Callable[[int, int, int], Tensor]) -> None:
+    """Tell shared queries and keys from fresh ones, by how the scores of many calls vary together.
+
+    A score of width 1 is a product, so its logarithm is one of the query plus one of the key.
+    """
+
+    def many(d_k: int, keys: int, draws: int, calls: int) -> Tensor:
+        return torch.stack([function(d_k, keys, draws) for _ in range(calls)])
+
+    keys, draws, calls = 3, 12, 1_500
+    outcome = Answer("draw_scores", many)(d_k=1, keys=keys, draws=draws, calls=calls)
+    scores = outcome.tensor(calls, draws, keys).flatten(1)
+    draw, key = torch.arange(draws).repeat_interleave(keys), torch.arange(keys).repeat(draws)
+    same_draw, same_key = draw[:, None] == draw, key[:, None] == key
+    together = torch.cov(scores.abs().clamp(min=1e-30).log().T) / SPREAD_OF_LOG
+    outcome.demand(
+        together[~same_draw & ~same_key].abs().max() < 0.4,
+        "every draw has a query of its own",
+        "the scores of several draws go up and down together, as if they shared a query",
+    )
+    outcome.demand(
+        together[~same_draw & same_key].abs().max() < 0.4,
+        "every draw has keys of its own",
+        "keys of the same number go up and down together in all draws, as if draws shared them",
+    )
+    outcome.demand(
+        together[same_draw & ~same_key].min() > 0.6,
+        "all keys of a draw meet the same query",
+        "the scores of a draw have little in common, as if each key had a query of its own, or all "
+        "queries one length",
+    )
+
+
+@exercise
+def weights(function: Callable[[Tensor, float], Tensor]) -> None:
+    """Check the softmax of scaled scores: (draws, keys) and a scale to (draws, keys)."""
+    answer = Answer("weights", function)
+    scores = torch.tensor([[1.0, 2.0, 4.0], [3.0, 1.0, 1.0]]).log()
+    plain = answer(scores=scores, scale=1.0)
+    p = plain.tensor(2, 3)
+    rows = p.sum(dim=1)
+    hint = "; each column does" if near(p.sum(dim=0), 1) else ""
+    plain.demand(
+        near(rows, 1, THOUSANDTH), "each row sums to 1", f"the sums are {show(rows)}{hint}"
+    )
+    plain.demand(
+        near(p[0], [1 / 7, 2 / 7, 4 / 7], THOUSANDTH),
+        "the scores ln 1, ln 2, ln 4 get weights in the ratio 1 : 2 : 4",
+        f"came {show(p[0])}",
+    )
+    double = answer(scores=scores, scale=2.0)
+    p = double.tensor(2, 3)
+    double.demand(
+        near(p[0], [1 / 21, 4 / 21, 16 / 21], THOUSANDTH),
+        "the scores are multiplied by the scale, so a gap of ln 2 becomes 2 ln 2, a ratio of 4",
+        f"the ratio is {show(p[0, 1] / p[0, 0])}, and the first row sums to {show(p[0].sum())}",
+    )
+    nothing = answer(scores=scores, scale=0.0)
+    p = nothing.tensor(2, 3)
+    nothing.demand(
+        near(p, 1 / 3, THOUSANDTH), "with the scale 0 all weights are equal", f"came {show(p)}"
+    )
+    large = answer(scores=torch.tensor([[1000.0, 1000.0, -1000.0]]), scale=1.0)
+    p = large.tensor(1, 3)
+    large.demand(
+        near(p, [[0.5, 0.5, 0.0]], THOUSANDTH),
+        "large scores give 1/2, 1/2, 0 as well",
+        f"came {show(p)}",
+    )
+    for scores, scale in scores_of_all_kinds():
+        outcome = answer(scores=scores, scale=scale)
+        p, expected = outcome.tensor(*scores.shape), (scores.double() * scale).softmax(dim=1)
+        wrong = ~torch.isclose(p, expected, rtol=THOUSANDTH, atol=1e-30)
+        off = ((p - expected).abs() * wrong).argmax()
+        outcome.demand(
+            not wrong.any(),
+            "the softmax of each row by itself, of large, small and negative scores alike: the "
+            f"weight {expected.flatten()[off]:.5g} in row {off // scores.shape[1]}",
+            f"came {p.flatten()[off]:.5g} there",
+        )
+    right("weights", "Rows sum to one, the scale counts, and large scores do no harm.")
+
+
+def scores_of_all_kinds() -> Iterator[tuple[Tensor, float]]:
+    """Make scores of many shapes and of sizes up to 4,000, each with a scale."""
+    generator = torch.Generator().manual_seed(0)
+    for draws, keys, spread, scale in (
+        (5, 3, 1.0, 1.0),
+        (3, 7, 4.0, 0.3),
+        (1, 6, 1.0, 3.0),
+        (2, 5, 300.0, 1.7),
+        (7, 40, 300.0, 512**-0.5),
+    ):
+        yield spread * torch.randn(draws, keys, generator=generator), scale
+    # Rows far apart, so that none can be shifted by another's largest score.
+    far = torch.tensor([[2000.0], [-3990.0], [100.0]])
+    yield far + torch.randn(3, 4, generator=generator), 1.0
+
+
+@exercise
+def report(function: Callable[[Tensor, float], tuple[Tensor, Tensor]]) -> None:
+    """Check the deviation of scaled scores and the largest weight: each (draws,)."""
+    answer = Answer("report", function)
+    scores = torch.tensor([[1.0, 2.0, 4.0, 1.0], [3.0, 1.0, 1.0, 1.0], [5.0, 5.0, 5.0, 5.0]]).log()
+    for scale in (1.0, 0.5):
+        outcome, std, peak = deviation_and_largest(answer, scores, scale)
+        outcome.demand(
+            abs(std[2]) < MILLIONTH,
+            "the third row's scores are equal, so its deviation is 0",
+            f"the third number of the first result is {std[2]:.2g}",
+        )
+        expect_deviation(outcome, std, scores.double(), scale)
+        outcome.demand(
+            ((peak > 0) & (peak <= 1 + THOUSANDTH)).all() and near(peak[2], 0.25, THOUSANDTH),
+            "a largest weight lies between 0 and 1, and is 1/4 for four equal scores",
+            f"the second result is {show(peak)}",
+        )
+        expect_largest(outcome, peak, scores.double(), scale)
+    for scores, scale in scores_of_all_kinds():
+        outcome, std, peak = deviation_and_largest(answer, scores, scale)
+        expect_deviation(outcome, std, scores.double(), scale)
+        expect_largest(outcome, peak, scores.double(), scale)
+    right("report", "Deviation and largest weight, row by row.")
+
+
+def deviation_and_largest(
+    answer: Answer, scores: Tensor, scale: float
+) -> tuple[Outcome, Tensor, Tensor]:
+    """Call an answer and take its two results apart."""
+    outcome = answer(scores=scores, scale=scale)
+    spread, largest = outcome.pair("deviation", "largest")
+    return outcome, spread.tensor(len(scores)), largest.tensor(len(scores))
+
+
+def expect_deviation(outcome: Outcome, std: Tensor, scores: Tensor, scale: float) -> None:
+    """Demand the sample deviation of the scaled scores, and name the usual confusions."""
+    scaled = scores * scale
+    wrong = recognise(
+        std,
+        {
+            "that is the variance": scaled.var(dim=1),
+            "that has the divisor keys, not keys − 1": scaled.std(dim=1, correction=0),
+            "that is the deviation before scaling": scores.std(dim=1),
+        },
+    )
+    expected, size = scaled.std(dim=1), scaled.abs().amax(dim=1)
+    outcome.demand(
+        ((std - expected).abs() <= THOUSANDTH * expected + MILLIONTH * size).all(),
+        "the first result is the deviation of each row's scaled scores, divisor keys − 1: "
+        f"{digits(expected)}",
+        f"came {digits(std)}{wrong}",
+    )
+
+
+def expect_largest(outcome: Outcome, peak: Tensor, scores: Tensor, scale: float) -> None:
+    """Demand the largest weight of each row."""
+    p = (scores * scale).softmax(dim=1)
+    unscaled = {"that is without the scale": scores.softmax(dim=1).amax(dim=1)}
+    expected = p.amax(dim=1)
+    outcome.demand(
+        ((peak - expected).abs() <= THOUSANDTH * expected).all(),
+        "the second result is the largest weight of each row, with the scale in the softmax: "
+        f"{digits(expected)}",
+        f"came {digits(peak)}{recognise(peak, unscaled)}",
+    )
+
+
+def digits(x: Tensor) -> str:
+    """Write numbers so that a thousandth of each is seen."""
+    return ", ".join(f"{number:.4g}" for number in x.tolist())
+
+
+@exercise
+def jacobian_norm(function: Callable[[Tensor], Tensor]) -> None:
+    """Check the Frobenius norm of the softmax's Jacobian: (draws, keys) to (draws,)."""
+    answer = Answer("jacobian_norm", function)
+    halves = answer(p=torch.tensor([[0.5, 0.5]]))
+    norm = halves.tensor(1)
+    hint = {
+        0.25: ", its square",
+        0.7071: ", as if the weights did not pull on each other",
+        0.3536: ", which is the diagonal alone",
+    }
+    told = next((words for value, words in hint.items() if near(norm, value)), "")
+    halves.demand(
+        near(norm, 0.5, THOUSANDTH),
+        "for two weights of 1/2 the Jacobian's entries are 1/4, −1/4, −1/4, 1/4, and its norm is "
+        "1/2",
+        f"came {show(norm)}{told}",
+    )
+    outcome = answer(p=torch.tensor([[0.2, 0.3, 0.5], [1 / 3, 1 / 3, 1 / 3]]))
+    norm = outcome.tensor(2)
+    told = ", which is its largest singular value" if near(norm[1], 1 / 3) else ""
+    outcome.demand(
+        near(norm[1], math.sqrt(2) / 3, THOUSANDTH),
+        "three equal weights give √2 / 3 = 0.471",
+        f"came {show(norm[1])}{told}",
+    )
+    saturated = answer(p=torch.tensor([[1.0, 0.0, 0.0], [0.999999, 1e-6, 0.0]]))
+    norm = saturated.tensor(2)
+    saturated.demand(
+        norm.abs().max() < THOUSANDTH,
+        "a row that gives one key all the weight passes nothing on: its norm is 0",
+        f"came {show(norm)}",
+    )
+    for p in weights_of_all_kinds():
+        outcome = answer(p=p)
+        norm, expected = outcome.tensor(len(p)), softmax_jacobian(p.double()).norm(dim=(1, 2))
+        off = (norm - expected).abs().argmax()
+        outcome.demand(
+            (norm - expected).abs().max() < THOUSANDTH,
+            "every entry of the Jacobian counts once, squared, whatever the weights are: "
+            f"{show(expected[off])} for row {off}, whose weights are {show(p[off])}",
+            f"came {show(norm[off])}",
+        )
+    right("jacobian_norm", "A half-and-half row passes on most, a saturated one nothing.")
+
+
+def weights_of_all_kinds() -> Iterator[Tensor]:
+    """Make rows of weights: flat and peaked ones, with zeros and without, of several lengths."""
+    yield torch.tensor([[0.2, 0.3, 0.5], [0.1, 0.9, 0.0]])
+    generator = torch.Generator().manual_seed(0)
+    for draws, keys, spread in ((4, 6, 1.0), (1, 7, 2.0)):
+        yield (spread * torch.randn(draws, keys, generator=generator)).softmax(dim=1)
+    first = torch.linspace(0, 12, 99).sigmoid()
+    yield torch.stack([first, 1 - first], dim=1)
+
+
+@exercise
+def share_below(function: Callable[[int, float], float]) -> None:
+    """Check the share of draws whose largest scaled weight is under a bound."""
+    answer = Answer("share_below", function)
+    outcomes = [answer(d_k=d_k, bound=bound) for d_k, bound in TRIED]
+    shares = [outcome.number() for outcome in outcomes]
+    for outcome, share in zip(outcomes, shares, strict=True):
+        outcome.demand(
+            0 <= share <= 1, "a share lies between 0 and 1", f"came {share:g}; is it a count?"
+        )
+    for outcome, share, (d_k, bound) in zip(outcomes, shares, TRIED, strict=True):
+        truth = below(d_k, bound)
+        if abs(share - truth) >= BY_CHANCE:
+            expected = f"for {KEYS} keys and scale 1/√d_k the share comes out near {truth:.2f}"
+            raise outcome.complaint(expected, f"came {share:.2f}{taken_for(shares)}")
+    draws_anew(function)
+    right("share_below", "Now you can say how often a bound holds.")
+
+
+def draws_anew(function: Callable[[int, float], float]) -> None:
+    """Demand new draws in each call, each with its own query and keys, and not too few."""
+
+    def many(d_k: int, bound: float, calls: int) -> list[float]:
+        return [function(d_k, bound) for _ in range(calls)]
+
+    d_k, bound, calls = 64, 0.31, 10
+    outcome = Answer("share_below", many)(d_k=d_k, bound=bound, calls=calls)
+    shares = [Outcome(outcome.name, outcome.arguments, share).number() for share in outcome.value]
+    outcome.demand(
+        len(set(shares)) > 1,
+        "every call makes draws of its own",
+        f"the calls gave {show(shares)}; leave the seed to whoever calls the function",
+    )
+    truth = below(d_k, bound)
+    chance = (truth * (1 - truth) / DRAWS) ** 0.5
+    off = (sum((share - truth) ** 2 for share in shares) / calls) ** 0.5
+    outcome.demand(
+        off < 2 * chance,
+        f"the shares lie about {truth:.3f}, off by {chance:.3f} on average, if each of "
+        f"{DRAWS:,} draws has its own query and its own keys",
+        f"on average they are off by {off:.3f}",
+    )
+
+
+@cache
+def largest_weights(d_k: int, power: float = -0.5, draws: int = 100_000) -> Tensor:
+    """Draw largest weights: given its query, each score is normal, with the query's length as
+    deviation."""
+    generator = np.random.default_rng(d_k)
+    length = generator.chisquare(d_k, size=(draws, 1)) ** 0.5
+    scores = torch.from_numpy(length * generator.standard_normal((draws, KEYS)))
+    return (scores * d_k**power).softmax(dim=1).amax(dim=1)
+
+
+def below(d_k: int, bound: float, power: float = -0.5) -> float:
+    """Give the share of draws whose largest weight is under a bound."""
+    return (largest_weights(d_k, power) < bound).double().mean().item()
+
+
+def taken_for(shares: list[float]) -> str:
+    """Name the mistake that gives about these shares, as the end of a sentence; or nothing."""
+    mistakes = {
+        "without the scale": lambda d_k, bound: below(d_k, bound, power=0.0),
+        "with the scale 1/d_k": lambda d_k, bound: below(d_k, bound, power=-1.0),
+        "that is not under the bound": lambda d_k, bound: 1 - below(d_k, bound),
+    }
+    for told, mistaken in mistakes.items():
+        if all(abs(s - mistaken(*at)) < BY_CHANCE for s, at in zip(shares, TRIED, strict=True)):
+            return f", which is about the share {told}"
+    return ""
+
+
+@exercise
+def all_four(value: Any) -> None:
+    """Check the share of runs in which all four widths stay under 0.30."""
+    if value is None or value is ...:
+        raise NotYet("all_four")
+    outcome = Outcome("all_four", {}, value, "the share of runs")
+    share = outcome.number()
+    outcome.demand(
+        0 <= share <= 1,
+        "a share lies between 0 and 1",
+        f"came {share:g}; is it in percent, or a count?",
+    )
+    each = [below(d_k, BOUND) for d_k in WIDTHS]
+    truth = math.prod(each)
+    mistakes = {
+        "draws that pass at one width": sum(each) / len(each),
+        "runs that fail": 1 - truth,
+        "runs that pass at one width or more": 1 - math.prod(1 - one for one in each),
+        "runs that pass at three widths": truth**0.75,
+    }
+    nearest = min(mistakes, key=lambda told: abs(share - mistakes[told]))
+    told = f", which is about the share of {nearest}"
+    told = told if abs(share - mistakes[nearest]) < 0.02 else ""
+    if abs(share - truth) < 0.05:
+        told = "; with few runs the share is off by chance: take 20,000 or more"
+    outcome.demand(
+        abs(share - truth) < 0.006,
+        f"a run passes if the largest weights of all {len(WIDTHS)} widths are under {BOUND}; the "
+        "widths are drawn independently, and each passes in little more than half of the draws",
+        f"came {share:.3f}{told}",
+    )
+    right("all_four", "The document's check fails in most runs, and the reader is not to blame.")

@@ -1,0 +1,804 @@
+"""Lab 9: partial results and their merge, tiles, a rank's share of a layer, and a ring of ranks."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from functools import wraps
+from math import prod
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_leaves
+
+from labkit.attention import MultiHeadAttention, causal_mask
+from labkit.labs.examples import Shown, drawing, opened
+from labkit.labs.guard import Answer, Outcome, blame, exercise, near, recognise, right, show
+from labkit.ranks import Rank, has_gloo, run
+from labkit.tiles import Partial
+
+INF = float("inf")
+WITHIN = 1e-4  # how far a number may be off, measured by the largest that should come
+ROUGHLY = 1e-2  # the same where scores are in the thousands: one lse in float32 is rounded by 2e-4
+PATIENCE = 5.0  # seconds that the ranks get for one example
+Part = tuple[Tensor, Tensor]  # out, (..., n_q, d_v), and lse, (..., n_q)
+
+
+# Two parts into one
+
+
+@exercise
+def merge(function: Callable[[Part, Part], Part]) -> None:
+    """Check that two partial results (out, lse) become one."""
+    answer = Answer("merge", opened(function))
+    small = [[[2.0], [-1.0]], [[6.0], [3.0]]]
+    for lse_a, lse_b in (
+        ([0.0, 1.0], [1.5, -0.5]),
+        ([0.5, -INF], [-INF, 2.0]),
+        ([-INF, 0.25], [-INF, -1.0]),
+        ([5000.0, 900.0], [5001.0, 899.5]),
+        ([-5000.0, -901.0], [-5000.5, -900.0]),
+        ([300.0, -700.0], [-300.0, 800.0]),
+    ):
+        a, b = (part(out, lse) for out, lse in zip(small, (lse_a, lse_b), strict=True))
+        expect_merged(answer, a, b)
+    for seed, (shape, high) in enumerate(
+        (((4, 3), 0.0), ((2, 3, 4, 5), 0.0), ((3, 1, 6, 2), 2000.0), ((2, 5, 3, 1), -2000.0))
+    ):
+        draw = drawing(seed)
+        parts = []
+        for _ in range(2):
+            lse = 2 * draw(*shape[:-1]) + high
+            lse = lse.masked_fill(draw(*shape[:-1]) > 1, -INF)  # a query that sees nothing
+            parts.append((draw(*shape).masked_fill((lse == -INF)[..., None], 0.0), lse))
+        expect_merged(answer, *parts)
+    right("merge", "Parts join into what attention over all of their keys gives.")
+
+
+def part(out: list[list[float]], lse: list[float]) -> Part:
+    """Make a part of two queries by hand; where one sees nothing, its output is zero."""
+    held = torch.tensor(lse)
+    return torch.tensor(out).masked_fill(held[:, None] == -INF, 0.0), held
+
+
+def expect_merged(answer: Answer, a: Part, b: Part) -> None:
+    """Demand output and lse of a and b together."""
+    given = [Partial(*(t.clone() for t in one)) for one in (a, b)]
+    told = {
+        name: Shown(one, f"({show(of[0])}, {show(of[1])})")
+        for name, one, of in zip("ab", given, (a, b), strict=True)
+    }
+    outcome = answer(**told)
+    same = all(
+        torch.equal(x, y) for one, of in zip(given, (a, b), strict=True)
+        for x, y in zip(one, of, strict=True)
+    )  # fmt: skip
+    outcome.demand(same, "a and b are left as they were", "one of them was changed in place")
+    first, second = outcome.pair("out", "lse")
+    wanted = joined(a, b)
+    blind = wanted.lse == -INF
+    expect_numbers(first, wanted.out, a, b, blind)
+    expect_numbers(second, wanted.lse, a, b, blind)
+    out, lse = first.tensor(*wanted.out.shape), second.tensor(*wanted.lse.shape)
+    high = bool((a[1].abs().nan_to_num(posinf=0.0) > 500).any())
+    off = differs(out, wanted.out, high).any(dim=-1)
+    if off.any():
+        at = tuple(off.nonzero()[0].tolist())
+        outcome.demand(
+            False,
+            "out is attention over the keys of both: a part counts by the sum of its exponentials",
+            f"{int(off.sum())} of {off.numel()} queries differ, first one for which a has "
+            f"{show(a[0][at])} with lse {show(a[1][at])}, b has {show(b[0][at])} with lse "
+            f"{show(b[1][at])}, and {show(out[at])} came" + recognise(out, wrong_outputs(a, b)),
+        )
+    # Of large numbers rounding leaves less.
+    off = (lse - wanted.lse).abs() > WITHIN + 4e-7 * wanted.lse.abs()
+    off = off | ((lse == -INF) != blind)
+    if off.any():
+        at = tuple(off.nonzero()[0].tolist())
+        outcome.demand(
+            False,
+            "lse is the logarithm of the sum of the exponentials of all scores, of both parts"
+            + ("; −inf where there are none" if off[blind].any() else ""),
+            f"of lse {show(a[1][at])} and {show(b[1][at])} came {show(lse[at])}"
+            + recognise(lse, wrong_sums(a, b)),
+        )
+
+
+def expect_numbers(outcome: Outcome, wanted: Tensor, a: Part, b: Part, blind: Tensor) -> None:
+    """Demand that no number is NaN, and name where one comes from."""
+    got = outcome.value
+    if not isinstance(got, Tensor) or got.shape != wanted.shape or not got.isnan().any():
+        return
+    bad = got.isnan() if wanted.shape == blind.shape else got.isnan().any(dim=-1)
+    outcome.demand(
+        not bad[blind].any(),
+        "a query that sees nothing in a and nothing in b: out 0 and lse −inf",
+        f"{outcome.part} has NaN there: −inf − (−inf) is no number",
+    )
+    one = (a[1] == -INF) | (b[1] == -INF)
+    outcome.demand(
+        not bad[one].any(),
+        "a part in which a query sees nothing, out 0 and lse −inf, changes nothing",
+        f"{outcome.part} has NaN for such a query",
+    )
+    at = tuple(bad.nonzero()[0].tolist())
+    outcome.demand(
+        False,
+        "a constant that is added to both lse changes no output, be it in the thousands",
+        f"{outcome.part} has NaN where lse are {show(a[1][at])} and {show(b[1][at])}; in float32 "
+        "the exponential of 89 is inf, and that of −104 is 0",
+    )
+
+
+def joined(a: Part, b: Part) -> Partial:
+    """Merge two parts in float64."""
+    (out_a, lse_a), (out_b, lse_b) = ((out.double(), lse.double()) for out, lse in (a, b))
+    lse = torch.logaddexp(lse_a, lse_b)
+    share_a, share_b = ((one - lse).exp().nan_to_num(0.0)[..., None] for one in (lse_a, lse_b))
+    return Partial(share_a * out_a + share_b * out_b, lse)
+
+
+def wrong_outputs(a: Part, b: Part) -> dict[str, Tensor]:
+    """Give outputs of merges that go wrong, by the words for it."""
+    (out_a, lse_a), (out_b, lse_b) = ((out.double(), lse.double()) for out, lse in (a, b))
+    e_a, e_b, low_a, low_b = (x[..., None] for x in (lse_a.exp(), lse_b.exp(), lse_a, lse_b))
+    share_a, share_b = e_a / (e_a + e_b), e_b / (e_a + e_b)
+    return {
+        "the two were averaged": (out_a + out_b) / 2,
+        "the two were added as they are": out_a + out_b,
+        "each has the other's weight": share_b * out_a + share_a * out_b,
+        "they were weighted by lse, and not by its exponential": (low_a * out_a + low_b * out_b)
+        / (low_a + low_b),
+        "the weights do not add up to 1": e_a * out_a + e_b * out_b,
+        "a was not scaled down for the weight that b has": out_a + share_b * out_b,
+    }
+
+
+def wrong_sums(a: Part, b: Part) -> dict[str, Tensor]:
+    """Give lse of merges that go wrong, by the words for it."""
+    lse_a, lse_b = a[1].double(), b[1].double()
+    return {
+        "that is the larger of the two": torch.maximum(lse_a, lse_b),
+        "that is the sum, before its logarithm": lse_a.exp() + lse_b.exp(),
+        "that is what is left once the larger was taken off": torch.logaddexp(lse_a, lse_b)
+        - torch.maximum(lse_a, lse_b),
+    }
+
+
+def differs(out: Tensor, wanted: Tensor, high: bool = False) -> Tensor:
+    """Say where numbers are off by more than rounding leaves; high: scores in the thousands."""
+    largest = max(float(wanted.abs().max()), 1e-30)
+    return (out - wanted).abs() > (ROUGHLY if high else WITHIN) * largest
+
+
+# Tiles
+
+# B, h, n_q, n_k, d_k, d_v, block_q, block_k, causal, and what the scores are like
+Tiles = tuple[int, int, int, int, int, int, int, int, bool, str]
+TILES: tuple[Tiles, ...] = (
+    (1, 1, 2, 5, 2, 1, 2, 2, False, "any"),
+    (1, 1, 4, 4, 2, 1, 2, 2, True, "any"),
+    (1, 1, 2, 5, 3, 2, 1, 2, True, "any"),
+    (2, 3, 7, 10, 5, 4, 3, 4, False, "any"),
+    (2, 3, 7, 10, 5, 4, 3, 4, True, "any"),
+    (1, 2, 9, 14, 4, 3, 4, 3, True, "rise"),
+    (3, 1, 6, 11, 4, 2, 2, 3, False, "fall"),
+    (1, 2, 8, 13, 4, 5, 3, 5, True, "are 3,200 higher"),
+    (2, 1, 5, 12, 4, 3, 2, 5, False, "are 3,200 lower"),
+    (1, 3, 10, 10, 4, 2, 4, 3, True, "rise by hundreds"),
+    (1, 2, 6, 15, 4, 3, 4, 4, True, "fall by hundreds"),
+)
+# n larger than the widths, and small tiles: rows of tiles would show in memory.
+LONG: tuple[Tiles, ...] = (
+    (1, 2, 50, 60, 2, 1, 6, 5, False, "any"),
+    (2, 1, 48, 56, 1, 2, 5, 4, True, "any"),
+)
+REMARKS = {
+    "any": "",
+    "rise": "; in this example scores rise from key to key",
+    "fall": "; in this example scores fall from key to key",
+    "are 3,200 higher": "; in this example 3,200 was added to all scores",
+    "are 3,200 lower": "; in this example 3,200 was taken off all scores",
+    "rise by hundreds": "; in this example scores rise by 300 from key to key",
+    "fall by hundreds": "; in this example scores fall by 300 from key to key",
+}
+RAISED = {  # by how much scores rise from key to key, and how high the first is
+    "rise": (2, 0),
+    "fall": (-2, 0),
+    "are 3,200 higher": (0, 3200),
+    "are 3,200 lower": (0, -3200),
+    "rise by hundreds": (300, 0),
+    "fall by hundreds": (-300, 0),
+}
+HIGH = {what for what, remark in REMARKS.items() if "00" in remark}
+
+
+@exercise
+def tiled_attention(function: Callable[[Tensor, Tensor, Tensor, int, int, bool], Tensor]) -> None:
+    """Check attention tile by tile: q, k, v (B, h, n, d), sizes of a tile, and whether causal."""
+    watch: list[Watch] = []
+
+    answer = Answer("tiled_attention", watched(function, watch))
+    for seed, case in enumerate(TILES):
+        expect_tiled(answer, seed, case)
+    for seed, case in enumerate(LONG):
+        B, h, n_q, n_k, d_k, d_v, block_q, block_k, *_ = case
+        rows = max(n_q + block_q, n_k + block_k) * (d_k + d_v)
+        watch.append(Watch(B * h * max(rows, block_q * block_k * max(d_k, d_v))))
+        outcome = expect_tiled(answer, seed, case)
+        outcome.demand(
+            watch[-1].seen is None,
+            f"no more than {block_q} × {block_k} scores of a head exist at a time, nor a mask "
+            f"larger than that: {B} × {h} heads, {n_q} queries, {n_k} keys",
+            f"{watch[-1].seen}",
+        )
+    right("tiled_attention", "Tiles of any size give what one large softmax gives.")
+
+
+def watched(function: Any, watch: list[Watch]) -> Any:
+    """Let the last of the watches look on, where there is one."""
+    if not callable(function):
+        return function
+
+    @wraps(function)
+    def call(*given: Any) -> Any:
+        with watch[-1] if watch else nullcontext():
+            return function(*given)
+
+    return call
+
+
+class Watch(TorchFunctionMode):
+    """Looks on while tensors come about, and notes the first that is too large."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self.most = most
+        self.seen: str | None = None
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        out = func(*args, **(kwargs or {}))
+        for t in tree_leaves(out):
+            if isinstance(t, Tensor) and self.seen is None:
+                numbers = t.untyped_storage().nbytes() // t.itemsize
+                if numbers > self.most:
+                    self.seen = f"a tensor of shape {tuple(t.shape)} came about"
+        return out
+
+
+def drawn(seed: int, sizes: tuple[int, ...], what: str) -> list[Tensor]:
+    """Draw q, k and v, as a split gives them: their numbers do not lie in order."""
+    B, h, n_q, n_k, d_k, d_v = sizes
+    draw = drawing(seed + sum(sizes))
+    shapes = ((n_q, d_k), (n_k, d_k), (n_k, d_v))
+    q, k, v = (draw(B, n, h, d).transpose(1, 2) for n, d in shapes)
+    if not REMARKS[what]:
+        return [1.5 * q, k, v]
+    q, k = (2 * q).round() / 2, (2 * k).round() / 2
+    slope, constant = RAISED[what]
+    # The scale takes √d_k away again.
+    q[..., 0], k[..., 0] = d_k**0.5, constant + slope * torch.arange(n_k)
+    return [q, k, v]
+
+
+def expect_tiled(answer: Answer, seed: int, case: Tiles) -> Outcome:
+    """Demand what attention without tiles gives."""
+    *sizes, block_q, block_k, is_causal, what = case
+    q, k, v = drawn(seed, tuple(sizes), what)
+    outcome = answer(q=q, k=k, v=v, block_q=block_q, block_k=block_k, is_causal=is_causal)
+    n_q, n_k = q.shape[-2], k.shape[-2]
+    may = causal_mask(n_q, n_k) if is_causal else torch.ones(n_q, n_k, dtype=torch.bool)
+    wanted = attended(q, k, v, may)
+    got = outcome.value
+    lost = isinstance(got, Tensor) and got.shape == wanted.shape and got.isnan()
+    if isinstance(lost, Tensor) and lost.any():
+        i = int(lost.any(dim=-1).nonzero()[0][-1])
+        outcome.demand(
+            False,
+            f"a number in every place: scores in the thousands are right, and a tile of which a "
+            f"query sees nothing changes nothing{REMARKS[what]}",
+            f"{int(lost.sum())} of {lost.numel()} are NaN, first for query {i} of {n_q}",
+        )
+    out = outcome.tensor(*wanted.shape)
+    off = differs(out, wanted, what in HIGH).any(dim=-1)
+    if off.any():
+        b, head, i = off.nonzero()[0].tolist()
+        known = wrong_tiles(q, k, v, may, block_q, block_k)
+        outcome.demand(
+            False,
+            f"what softmax(q kᵀ/√d_k) v gives, with tiles of {block_q} × {block_k}"
+            + (", and with the last query at the last key" if is_causal else ""),
+            f"{int(off.sum())} of {off.numel()} rows differ, first query {i} of {n_q} (text {b}, "
+            f"head {head}), in block {i // block_q} of the queries{REMARKS[what]}"
+            + recognise(out, known),
+        )
+    return outcome
+
+
+def attended(q: Tensor, k: Tensor, v: Tensor, may: Tensor, scale: float | None = None) -> Tensor:
+    """Attend in float64, all at once; a query that sees nothing gets zeros."""
+    return weights(q, k, may, scale) @ v.double()
+
+
+def weights(q: Tensor, k: Tensor, may: Tensor, scale: float | None = None) -> Tensor:
+    s = scores(q, k, may, scale)
+    return s.softmax(dim=-1).nan_to_num(0.0)
+
+
+def scores(q: Tensor, k: Tensor, may: Tensor, scale: float | None = None) -> Tensor:
+    scale = q.shape[-1] ** -0.5 if scale is None else scale
+    return (q.double() @ k.double().mT * scale).masked_fill(~may, -INF)
+
+
+def wrong_tiles(
+    q: Tensor, k: Tensor, v: Tensor, may: Tensor, block_q: int, block_k: int
+) -> dict[str, Tensor]:
+    """Give what tiles give that go wrong, by the words for it."""
+    n_q, n_k = may.shape
+    i, j = torch.arange(n_q)[:, None], torch.arange(n_k)
+    all_ = torch.ones_like(may)
+    top, left = i // block_q * block_q, j // block_k * block_k
+    last_seen = n_k - n_q + (top + block_q).clamp(max=n_q) - 1
+    is_causal = not may.all()
+    masks = {
+        "the keys of the last, smaller tile are not heard": may & (j < n_k // block_k * block_k)
+    }
+    if is_causal:
+        masks |= {
+            "nothing is hidden": all_,
+            "query i sees keys up to i, as if n_q and n_k were equal": all_.tril(),
+            "the mask begins anew in every tile": (j - left) <= (i - top),
+            "a tile that is seen in part is heard whole": left <= last_seen,
+            "a tile that is seen in part is not heard at all": (
+                (left + block_k).clamp(max=n_k) - 1 <= n_k - n_q + top
+            ),
+        }
+    tiles = [may & (left == start) for start in range(0, n_k, block_k)]
+    found = {told: attended(q, k, v, mask) for told, mask in masks.items()}
+    found["the scale is not 1/√d_k but 1"] = attended(q, k, v, may, 1.0)
+    return found | wrong_merges(q, k, v, tiles)
+
+
+def wrong_merges(q: Tensor, k: Tensor, v: Tensor, tiles: list[Tensor]) -> dict[str, Tensor]:
+    """Give what comes of tiles, one after another, when their results are put together wrongly."""
+    parts = [attended(q, k, v, tile) for tile in tiles]
+    sees = [tile.any(dim=-1)[:, None] for tile in tiles]
+    whole = scores(q, k, torch.stack(tiles).any(dim=0))
+    exact = (whole - whole.amax(dim=-1, keepdim=True)).exp().nan_to_num(0.0)
+    raw, largest = torch.zeros_like(exact), torch.full_like(exact[..., :1], -INF)
+    for tile in tiles:
+        s = scores(q, k, tile)
+        largest = torch.maximum(largest, s.amax(dim=-1, keepdim=True))
+        raw = raw + (s - largest).exp().nan_to_num(0.0)
+    values = v.double()
+    return {
+        "the results of each tile were averaged": torch.stack(parts).sum(dim=0)
+        / torch.stack(sees).sum(dim=0).clamp(min=1),
+        "the output so far is not scaled down when a larger score comes": raw
+        @ values
+        / exact.sum(dim=-1, keepdim=True),
+        "the sum so far is not scaled down when a larger score comes": exact
+        @ values
+        / raw.sum(dim=-1, keepdim=True),
+        "neither output nor sum so far is scaled down when a larger score comes": raw
+        @ values
+        / raw.sum(dim=-1, keepdim=True),
+    }
+
+
+# Heads of a rank
+
+# d_model, h, h_kv, d_k, d_v, and how many ranks
+SHARES: tuple[tuple[int, int, int, int, int, int], ...] = (
+    (5, 4, 4, 2, 3, 2),
+    (7, 6, 6, 1, 2, 3),
+    (4, 6, 2, 3, 5, 6),
+    (5, 8, 2, 3, 1, 4),
+    (6, 8, 4, 2, 3, 2),
+    (7, 6, 1, 2, 4, 3),
+    (9, 12, 4, 2, 1, 2),
+    (3, 2, 1, 4, 5, 1),
+)
+Tensors = tuple[Tensor, Tensor, Tensor, Tensor]
+
+
+@exercise
+def heads_of(function: Callable[[MultiHeadAttention, int, int], Tensors]) -> None:
+    """Check one rank's share of a layer: its w_qkv, b_qkv, w_o and b_o."""
+    answer = Answer("heads_of", opened(function))
+    for case in SHARES:
+        d_model, h, h_kv, d_k, d_v, world = case
+        layer = filled(d_model, h, h_kv, d_k, d_v)
+        sizes = f"d_model {d_model}, h {h}, h_kv {h_kv}, d_k {d_k}, d_v {d_v}"
+        bias = torch.zeros(d_model, dtype=torch.float64)
+        for rank in range(world):
+            before = [parameter.clone() for parameter in layer.parameters()]
+            outcome = answer(layer=Shown(layer, f"a layer with {sizes}"), rank=rank, world=world)
+            same = all(map(torch.equal, before, layer.parameters()))
+            outcome.demand(same, "the layer is left as it is", "its parameters changed")
+            bias = bias + expect_share(outcome, layer, rank, world)
+        wanted = layer.w_o.bias.detach().double()
+        known = {
+            f"each of the {world} ranks adds it": world * wanted,
+            "no rank adds it": 0 * wanted,
+        }
+        outcome.demand(
+            near(bias, wanted),
+            "the outputs of all ranks add up to the layer's: b_o counts once",
+            "the b_o of all ranks add up to something else" + recognise(bias, known),
+        )
+    right("heads_of", "The outputs of all ranks add up to the layer's, with the bias once.")
+
+
+def filled(d_model: int, h: int, h_kv: int, d_k: int, d_v: int) -> MultiHeadAttention:
+    """Make a layer whose numbers are all drawn, biases too."""
+    with torch.random.fork_rng(devices=[]):
+        layer = MultiHeadAttention(d_model, h, h_kv=h_kv, d_k=d_k, d_v=d_v)
+    draw = drawing(prod((d_model, h, h_kv, d_k, d_v)))
+    with torch.no_grad():
+        for parameter in layer.parameters():
+            parameter.copy_(draw(*parameter.shape))
+    return layer.requires_grad_(False)
+
+
+def expect_share(outcome: Outcome, layer: MultiHeadAttention, rank: int, world: int) -> Tensor:
+    """Demand a rank's tensors, as the layer's numbers in the right places, and return its b_o."""
+    h, readers = layer.h // world, layer.h // layer.h_kv
+    mine = list(range(rank * h, (rank + 1) * h))
+    read = sorted({i // readers for i in mine})
+    d_k, d_v, g = layer.d_k, layer.d_v, len(read)
+    first, second, third, fourth = outcome.pair("w_qkv", "b_qkv", "w_o", "b_o")
+    rows = h * d_k + g * (d_k + d_v)
+    came = first.value
+    if isinstance(came, Tensor) and came.dim() == 2 and came.shape[1] == layer.d_model:
+        first.demand(
+            len(came) == rows,
+            f"w_qkv has {rows} rows: of {counted(h)} of queries, {counted(g)} of keys and "
+            f"{counted(g)} of values, each head once",
+            f"came {len(came)}: {places(came, layer.w_qkv.weight)}",
+        )
+    w_qkv, w_o = first.tensor(rows, layer.d_model), third.tensor(layer.d_model, h * d_v)
+    b_qkv, b_o = second.tensor(rows), fourth.tensor(layer.d_model)
+    held = ((layer.w_q, d_k, mine), (layer.w_k, d_k, read), (layer.w_v, d_v, read))
+    wanted = [
+        torch.cat([of_heads(part.weight, d, at) for part, d, at in held]),
+        torch.cat([of_heads(part.bias, d, at) for part, d, at in held if part.bias is not None]),
+        of_heads(layer.w_o.weight.T, d_v, mine).T,
+    ]
+    if all(map(near, (w_qkv, b_qkv, w_o), wanted)):
+        return b_o
+    by_head = [part.detach() for part in (layer.w_q.weight, layer.w_k.weight, layer.w_v.weight)]
+    parts = w_qkv.split([h * d_k, g * d_k, g * d_v])
+    names = [
+        found(part, of_all, d)
+        for part, of_all, d in zip(parts, by_head, (d_k, d_k, d_v), strict=True)
+    ]
+    columns = found(w_o.T, layer.w_o.weight.detach().T, d_v)
+    told = f"rows of heads {names[0]} as queries, {names[1]} as keys, {names[2]} as values"
+    fits = names == [mine, read, read] and columns == mine
+    outcome.demand(
+        False,
+        f"rank {rank} of {world} has heads {mine} of the queries, which read "
+        f"{'head' if g == 1 else 'heads'} {read} of keys and values, and their columns of w_o",
+        "the rows and columns are right, and the entries of b_qkv are not those of the same rows"
+        if fits
+        else f"came {told}; columns of heads {columns}" + known_cut(w_qkv, layer, rank, world),
+    )
+    return b_o
+
+
+def counted(heads: int) -> str:
+    return "one head" if heads == 1 else f"{heads} heads"
+
+
+def of_heads(rows: Tensor, width: int, heads: list[int]) -> Tensor:
+    """Take the rows of some heads."""
+    return rows.detach().unflatten(0, (-1, width))[heads].flatten(0, 1)
+
+
+def found(got: Tensor, of_all: Tensor, width: int) -> list[Any]:
+    """Name the head of which each block of rows is, or say that it is of none."""
+    heads = of_all.double().unflatten(0, (-1, width))
+    return [
+        next((i for i, head in enumerate(heads) if torch.equal(head, block)), "none")
+        for block in got.double().unflatten(0, (-1, width))
+    ]
+
+
+def places(got: Tensor, of_all: Tensor) -> str:
+    """Name the rows of the layer's matrix that rows are, as runs."""
+    at = [i for one in got.detach() for i, row in enumerate(of_all) if torch.equal(row, one)]
+    runs: list[list[int]] = []
+    for i in at:
+        if runs and runs[-1][1] == i - 1:
+            runs[-1][1] = i
+        else:
+            runs.append([i, i])
+    return "the layer's rows " + ", ".join(f"{a} to {b}" if a < b else f"{a}" for a, b in runs)
+
+
+def known_cut(w_qkv: Tensor, layer: MultiHeadAttention, rank: int, world: int) -> str:
+    """Name the way in which rows were dealt to a rank, as the end of a sentence."""
+    h, readers = layer.h // world, layer.h // layer.h_kv
+    mine = list(range(rank * h, (rank + 1) * h))
+
+    def dealt(heads: list[int], read: list[int]) -> Tensor:
+        held = ((layer.w_q, layer.d_k, heads), (layer.w_k, layer.d_k, read))
+        parts = [of_heads(part.weight, d, at) for part, d, at in held]
+        return torch.cat([*parts, of_heads(layer.w_v.weight, layer.d_v, read)]).double()
+
+    apart = list(range(rank, layer.h, world))
+    modulo = list(dict.fromkeys(i % layer.h_kv for i in mine))
+    known = {
+        "w_qkv was cut in equal pieces as it lies, and first in it are the rows of all queries": (
+            torch.tensor_split(layer.w_qkv.weight.detach().double(), world)[rank]
+        ),
+        "the heads were dealt out by turns, and not in a row": dealt(
+            apart, sorted({i // readers for i in apart})
+        ),
+        "head i of the queries does not read head i mod h_kv": dealt(mine, modulo),
+    }
+    return recognise(w_qkv, known)
+
+
+# A ring
+
+# How many ranks, B, h, m positions of each, d_k, d_v, and what the scores are like
+Rings = tuple[int, int, int, int, int, int, str]
+RINGS: tuple[Rings, ...] = (
+    (3, 1, 1, 2, 2, 1, "any"),
+    (3, 2, 3, 4, 5, 2, "any"),
+    (4, 1, 2, 3, 4, 5, "rise"),
+    (2, 3, 2, 5, 4, 1, "fall by hundreds"),
+    (1, 2, 1, 4, 3, 2, "any"),
+    (3, 1, 2, 5, 16, 3, "rise by hundreds"),
+)
+LONG_RING = (5, 2, 3, 3, 2, 1, "any")  # all keys are more than m × m scores
+
+
+@exercise
+def ring_attention(function: Callable[[Any, Tensor, Tensor, Tensor], Tensor]) -> None:
+    """Check causal attention over blocks of positions, one on each rank, on real gloo."""
+    answer = Answer("ring_attention", on_a_ring(function))
+    if not has_gloo():
+        print(
+            "ring_attention: not tried: this PyTorch was built without the engine gloo, which its "
+            "builds for Linux and macOS have"
+        )
+        return
+    for seed, case in enumerate((*RINGS, LONG_RING)):
+        expect_ring(answer, seed, case)
+    right("ring_attention", "Every rank has the rows of the whole, and W − 1 shifts were enough.")
+
+
+@dataclass
+class Ring:
+    """What the ranks of one run hold and have done so far; it refuses what could not end."""
+
+    blocks: list[tuple[Tensor, Tensor, Tensor]]
+    watches: list[Watch] | None = None
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    ended: set[int] = field(default_factory=set)
+    waiting: set[int] = field(default_factory=set)  # in a shift
+    errors: dict[int, BaseException] = field(default_factory=dict)
+    threads: dict[int, int] = field(default_factory=dict)
+    late: bool = False
+
+    def __post_init__(self) -> None:
+        self.world = len(self.blocks)
+        self.calls = [0 for _ in self.blocks]
+        self.most_calls = 2 * (self.world - 1)
+
+    def enter(self, rank: int) -> None:
+        """Note that a rank is about to shift a tensor, or refuse it."""
+        with self.lock:
+            self.calls[rank] += 1
+            if self.calls[rank] > self.most_calls:
+                raise Refused(
+                    f"each of {self.world} ranks calls shift {self.most_calls} times at most",
+                    f"rank {rank} calls it once more; after how many shifts has a block been at "
+                    "every rank?",
+                )
+            for other in self.ended:
+                if self.calls[other] < self.calls[rank]:
+                    raise self.uneven(other, rank)
+
+    def leave(self, rank: int) -> None:
+        """Note that a rank has returned."""
+        with self.lock:
+            self.ended.add(rank)
+            for other, calls in enumerate(self.calls):
+                if calls > self.calls[rank]:
+                    raise self.uneven(rank, other)
+
+    def uneven(self, done: int, waits: int) -> Refused:
+        return Refused(
+            "all ranks call shift equally often, or one would wait for ever",
+            f"rank {done} of {self.world} returned after {self.calls[done]} shifts, and rank "
+            f"{waits} is in shift {self.calls[waits]}",
+        )
+
+    def give_up(self) -> None:
+        """Stop the ranks that still run, for a loop would go on in the background."""
+        for rank, ident in self.threads.items():
+            if rank not in self.ended and rank not in self.errors:
+                stop = ctypes.pythonapi.PyThreadState_SetAsyncExc
+                stop(ctypes.c_ulong(ident), ctypes.py_object(SystemExit))
+
+
+class Refused(Exception):  # noqa: N818 (it is a sentence to a learner, not an error of the code)
+    """A rank did what the exercise does not allow."""
+
+    def __init__(self, expected: str, happened: str) -> None:
+        super().__init__(happened)
+        self.expected, self.happened = expected, happened
+
+
+class OnRing:
+    """What a learner's function gets for a rank: it notes what is done, and has shift alone."""
+
+    def __init__(self, real: Rank, ring: Ring) -> None:
+        self.rank, self.world = real.rank, real.world
+        self._real, self._ring = real, ring
+
+    def __repr__(self) -> str:
+        return repr(self._real)
+
+    @property
+    def sent(self) -> int:
+        return self._real.sent
+
+    def shift(self, t: Tensor) -> Tensor:
+        self._ring.enter(self.rank)
+        self._ring.waiting.add(self.rank)
+        came = self._real.shift(t)
+        self._ring.waiting.discard(self.rank)
+        return came
+
+    def all_gather(self, t: Tensor) -> list[Tensor]:
+        raise self.only_shift("all_gather")
+
+    def all_reduce(self, t: Tensor) -> Tensor:
+        raise self.only_shift("all_reduce")
+
+    def only_shift(self, name: str) -> Refused:
+        return Refused("the ranks reach each other by rank.shift alone", f"{name} was called")
+
+
+def on_a_ring(function: Any) -> Any:
+    """Make of a rank's function one that runs on all ranks, and returns a list of their results.
+
+    What goes wrong on a rank is noted on the ring.
+    """
+    if not callable(function):
+        return function
+
+    @wraps(function)
+    def call(shown: Shown, *_: Any) -> Any:
+        ring: Ring = shown.value
+
+        def on_rank(rank: Rank) -> Any:
+            ring.threads[rank.rank] = threading.get_ident()
+            watch = nullcontext() if ring.watches is None else ring.watches[rank.rank]
+            try:
+                with watch:
+                    got = function(OnRing(rank, ring), *ring.blocks[rank.rank])
+                ring.leave(rank.rank)
+                return got
+            except BaseException as error:
+                ring.errors[rank.rank] = error
+                raise
+
+        try:
+            return run(on_rank, ring.world, timeout=PATIENCE)
+        except TimeoutError:
+            ring.late = True
+        except RuntimeError:
+            if not ring.errors:
+                raise
+        finally:
+            ring.give_up()
+
+    return call
+
+
+def expect_ring(answer: Answer, seed: int, case: Rings) -> None:
+    """Demand each rank's rows of causal attention over all positions."""
+    world, B, h, m, d_k, d_v, what = case
+    n = world * m
+    q, k, v = drawn(seed, (B, h, n, n, d_k, d_v), what)
+    # As a split gives them: the numbers of a block do not lie in order.
+    cut = ([t.clone() for t in whole.split(m, dim=-2)] for whole in (q, k, v))
+    ring = Ring(list(zip(*cut, strict=True)))
+    if case is LONG_RING:
+        most = B * h * max(2 * m * (d_k + d_v), m * m * max(d_k, d_v))
+        ring.watches = [Watch(most) for _ in range(world)]
+    shapes = dict(zip("qkv", ((B, h, m, d_k), (B, h, m, d_k), (B, h, m, d_v)), strict=True))
+    told = {name: Shown(None, f"a block {shape}") for name, shape in shapes.items()}
+    outcome = answer(rank=Shown(ring, f"each of {world}"), **told)
+    expect_end(answer, outcome, ring)
+    may = causal_mask(n, n)
+    for r, value in enumerate(outcome.value):
+        here = slice(r * m, (r + 1) * m)
+        of_rank = Outcome(answer.name, {"rank": f"{r} of {world}", **told}, value)
+        same = all(
+            torch.equal(t, of[..., here, :])
+            for t, of in zip(ring.blocks[r], (q, k, v), strict=True)
+        )
+        of_rank.demand(
+            same,
+            "each rank leaves its blocks of q, k and v as they were",
+            f"one of rank {r} was changed in place",
+        )
+        rows_, keys = q[..., here, :], may[here]
+        wanted = attended(rows_, k, v, keys)
+        if isinstance(value, Tensor) and value.shape == wanted.shape:
+            of_rank.demand(
+                not value.isnan().any(),
+                "a number in every place, with scores in the thousands too, and where a query sees "
+                f"nothing of a block{REMARKS[what]}",
+                f"{int(value.isnan().sum())} of {value.numel()} are NaN",
+            )
+        out = of_rank.tensor(*wanted.shape)
+        off = differs(out, wanted, what in HIGH).any(dim=-1)
+        if off.any():
+            i = int(off.nonzero()[0][-1])
+            of_rank.demand(
+                False,
+                f"the rows of positions {r * m} to {(r + 1) * m - 1} of causal attention over all "
+                f"{n} positions",
+                f"{int(off.sum())} of {off.numel()} rows differ, first that of position "
+                f"{r * m + i}{REMARKS[what]}" + recognise(out, wrong_rings(rows_, k, v, r, world)),
+            )
+    for watch in ring.watches or []:
+        outcome.demand(
+            watch.seen is None,
+            f"no more than {m} × {m} scores of a head exist on a rank at a time, no mask larger "
+            f"than that, and no tensor of the keys of all {world} ranks",
+            f"{watch.seen}",
+        )
+
+
+def expect_end(answer: Answer, outcome: Outcome, ring: Ring) -> None:
+    """Demand that every rank came to its end."""
+    rank, error = next(iter(ring.errors.items()), (0, None))  # the first in time
+    error = None if ring.late else error
+    if isinstance(error, NotImplementedError):
+        raise answer.unwritten(error, outcome) from error
+    if isinstance(error, Refused):
+        raise outcome.complaint(error.expected, error.happened) from error
+    if error is not None:
+        happened = f"on rank {rank} of {ring.world}: {blame(error)}"
+        raise outcome.complaint("it runs on every rank", happened) from error
+    outcome.demand(
+        not ring.late,
+        f"an answer of every rank within {PATIENCE:g} seconds",
+        f"ranks {[r for r in range(ring.world) if r not in ring.ended | ring.waiting]} of "
+        f"{ring.world} gave none, and did not wait for others; is there a loop without end?",
+    )
+
+
+def wrong_rings(q: Tensor, k: Tensor, v: Tensor, r: int, world: int) -> dict[str, Tensor]:
+    """Give what comes on a rank when the ring goes wrong, by the words for it."""
+    n = k.shape[-2]
+    m = n // world
+    i, j = torch.arange(r * m, (r + 1) * m)[:, None], torch.arange(n)
+    source, local = j // m, j % m
+    causal = j <= i
+    masks = {
+        "a block from elsewhere is masked as if it were the rank's own": local <= i - r * m,
+        "blocks of later positions are heard": causal | (source != r),
+        "the block that comes last is not heard": causal & (source != (r + 1) % world),
+        "blocks are taken for those that would come if the ring turned the other way": (
+            (2 * r - source) % world * m + local <= i
+        ),
+    }
+    return {told: attended(q, k, v, mask) for told, mask in masks.items()}

@@ -1,0 +1,199 @@
+"""Lab 9's laboratory: attention in tiles, sound or not, on inputs that show a bug or hide it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from labkit.attention import causal_mask
+from labkit.figures import plots as figures
+from labkit.labs.laboratory import Laboratory
+from labkit.tiles import Partial, partial_attention
+
+N_K, QUERIES, D_K, D_V = 12, (8, 12), 4, 3
+OFF = 0.005  # from which on a difference is told
+SMALLEST = -1e30  # a running largest score before the first tile
+DRAWN, HIGH = "drawn", "3,200 higher"
+SCORES = (DRAWN, "rising", "falling", "all equal", HIGH)
+VALUES = (DRAWN, "all ones")
+YOURS, YOUR_MERGE = "your tiled_attention", "labkit's tiles, your merge"
+Tiled = Callable[[Tensor, Tensor, Tensor, int, int, bool], Tensor]
+Merge = Callable[[Partial, Partial], Any]
+
+
+def tiled(
+    q: Tensor, k: Tensor, v: Tensor, block_q: int, block_k: int, is_causal: bool, bug: str = "none"
+) -> Tensor:
+    """Attend tile by tile with a running largest score, sum and output, with a bug or none."""
+    n_q, n_k = q.shape[-2], k.shape[-2]
+    may = causal_mask(n_q, n_k) if is_causal else torch.ones(n_q, n_k, dtype=torch.bool)
+    i, j = torch.arange(n_q)[:, None], torch.arange(n_k)
+    if bug == "the mask begins in the upper left corner":
+        may = may & (j <= i)
+    elif bug == "the mask begins anew in every tile":
+        may = j % block_k <= i % block_q
+    elif bug == "the first tile is not masked":
+        may = may | (j < block_k)
+    elif bug == "the last, smaller tile is left out":
+        may = may & (j < max(n_k // block_k * block_k, 1))
+    rows = []
+    for top in range(0, n_q, block_q):
+        x = q[..., top : top + block_q, :]
+        acc = x.new_zeros(*x.shape[:-1], v.shape[-1])
+        total, largest = torch.zeros_like(acc[..., :1]), torch.full_like(acc[..., :1], SMALLEST)
+        for left in range(0, n_k, block_k):
+            keys = slice(left, left + block_k)
+            s = x @ k[..., keys, :].mT * x.shape[-1] ** -0.5
+            s = s.masked_fill(~may[top : top + block_q, keys], -torch.inf)
+            new = torch.maximum(largest, s.amax(dim=-1, keepdim=True))
+            if bug == "the largest score is not taken off":
+                new = 0 * new
+            e, less = (s - new).exp(), (largest - new).exp()
+            if bug == "the largest score is not taken off":
+                less = torch.ones_like(less)
+            acc = (acc if bug == "the old output is not scaled down" else acc * less) + (
+                e @ v[..., keys, :]
+            )
+            total, largest = total * less + e.sum(dim=-1, keepdim=True), new
+        rows.append(acc / total)
+    return torch.cat(rows, dim=-2)
+
+
+def averaged(
+    q: Tensor, k: Tensor, v: Tensor, block_q: int, block_k: int, is_causal: bool
+) -> Tensor:
+    """Attend tile by tile, and average what the tiles give in which a query sees something."""
+    may = causal_mask(q.shape[-2], k.shape[-2])
+    outs = torch.zeros(*q.shape[:-1], v.shape[-1])
+    sees = torch.zeros(*q.shape[:-1], 1)
+    for left in range(0, k.shape[-2], block_k):
+        keys = slice(left, left + block_k)
+        part = partial_attention(q, k[..., keys, :], v[..., keys, :], mask=may[:, keys])
+        outs, sees = outs + part.out, sees + (part.lse > -torch.inf)[..., None]
+    return outs / sees
+
+
+def by_merge(
+    merge: Merge, q: Tensor, k: Tensor, v: Tensor, block_q: int, block_k: int, is_causal: bool
+) -> Tensor:
+    """Attend to tiles of keys from the last to the first, and merge what they give."""
+    may = causal_mask(q.shape[-2], k.shape[-2])
+    rows = []
+    for top in range(0, q.shape[-2], block_q):
+        x, seen = q[..., top : top + block_q, :], may[top : top + block_q]
+        found = Partial(
+            x.new_zeros(*x.shape[:-1], v.shape[-1]), x.new_full(x.shape[:-1], -torch.inf)
+        )
+        for left in reversed(range(0, k.shape[-2], block_k)):
+            keys = slice(left, left + block_k)
+            part = partial_attention(x, k[..., keys, :], v[..., keys, :], mask=seen[:, keys])
+            found = Partial(*merge(found, part))
+        rows.append(found.out)
+    return torch.cat(rows, dim=-2)
+
+
+def careless(a: Partial, b: Partial) -> Partial:
+    """Merge without care for a query that sees nothing in both."""
+    lse = torch.logaddexp(a.lse, b.lse)
+    share_a, share_b = ((part.lse - lse).exp()[..., None] for part in (a, b))
+    return Partial(share_a * a.out + share_b * b.out, lse)
+
+
+BUGS: dict[str, Tiled] = {
+    bug: partial(tiled, bug=bug)
+    for bug in (
+        "the old output is not scaled down",
+        "the largest score is not taken off",
+        "the last, smaller tile is left out",
+        "the mask begins in the upper left corner",
+        "the mask begins anew in every tile",
+        "the first tile is not masked",
+    )
+} | {
+    "the tiles are averaged": averaged,
+    "nothing and nothing make NaN": partial(by_merge, careless),
+    "none": tiled,
+}
+
+
+def laboratory(tiled_attention: Tiled | None = None, merge: Merge | None = None) -> Laboratory:
+    """Make the controls: a bug, what scores and values are like, and the sizes of a tile.
+
+    tiled_attention, merge : the learner's functions; those that run can be chosen too
+    """
+    import ipywidgets as widgets
+
+    ways = dict(BUGS)
+    own = {YOURS: tiled_attention, YOUR_MERGE: None if merge is None else partial(by_merge, merge)}
+    ways |= {name: way for name, way in own.items() if way is not None and works(way)}
+    wide = {"style": {"description_width": "8em"}, "layout": {"width": "min(100%, 32em)"}}
+    controls = {
+        "bug": widgets.Dropdown(options=list(ways), description="bug", **wide),
+        "scores": widgets.Dropdown(options=SCORES, description="scores", **wide),
+        "values": widgets.Dropdown(options=VALUES, description="values", **wide),
+        "n_q": widgets.Dropdown(options=QUERIES, description="queries", **wide),
+        "block_q": widgets.IntSlider(value=3, min=1, max=N_K, description="block_q", **wide),
+        "block_k": widgets.IntSlider(value=5, min=1, max=N_K, description="block_k", **wide),
+    }
+    return Laboratory(controls, partial(draw, ways))
+
+
+def works(way: Tiled) -> bool:
+    """Say whether a learner's function gives outputs."""
+    q, k, v = example(DRAWN, DRAWN, QUERIES[0])
+    try:
+        return way(q, k, v, 3, 5, True).shape == (*q.shape[:-1], D_V)
+    except Exception:
+        return False
+
+
+def example(scores: str, values: str, n_q: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Draw q, k and v of one head, (1, 1, n, d), whose scores are exact in float32."""
+    draw = partial(torch.randn, generator=torch.Generator().manual_seed(0))
+    q, k = ((3 * draw(1, 1, N_K, D_K)).round() / 2 for _ in range(2))
+    v = draw(1, 1, N_K, D_V) if values == DRAWN else torch.ones(1, 1, N_K, D_V)
+    q = q[:, :, :n_q]
+    places = torch.arange(N_K, dtype=torch.float32)
+    higher = {"rising": 2 * places, "falling": -2 * places, HIGH: 3200 + 0 * places}
+    if scores in higher:
+        q[..., 0], k[..., 0] = D_K**0.5, higher[scores]
+    return (0 * q if scores == "all equal" else q), k, v
+
+
+@torch.no_grad()
+def draw(
+    ways: dict[str, Tiled], bug: str, scores: str, values: str, n_q: int, block_q: int, block_k: int
+) -> Any:
+    """Draw how far each query's output is off."""
+    q, k, v = example(scores, values, n_q)
+    came = ways[bug](q, k, v, block_q, block_k, True)[0, 0].double()
+    s = (q.double() @ k.double().mT / D_K**0.5).masked_fill(~causal_mask(n_q, N_K), -torch.inf)
+    off = (came - (s.softmax(dim=-1) @ v.double())[0, 0]).abs().amax(dim=-1)
+    lost = ~off.isfinite()
+    wrong = lost | (off > OFF)
+    rows = [f"{i}" for i in range(n_q)]
+    traces = [
+        {"type": "bar", "name": "off by", "x": rows, "y": off.masked_fill(lost, 0.0)},
+        {
+            **{"type": "scatter", "mode": "markers", "name": "not a number"},
+            **{"marker": {"symbol": "x", "size": 10}},
+            "x": [row for row, none in zip(rows, lost, strict=True) if none],
+            "y": [0.0 for none in lost if none],
+        },
+    ]
+    most = off[~lost].max() if not lost.all() else 0.0
+    nans = f", and {int(lost.sum())} are not numbers" if lost.any() else ""
+    return figures.figure(
+        traces,
+        title="How far the output of each query is off",
+        alt=f"Bug: {bug}; scores {scores}, values {values}, {n_q} queries, {N_K} keys, tiles of "
+        f"{block_q} by {block_k}. {int(wrong.sum())} of {n_q} outputs are wrong: off by "
+        f"{most:.2f} at most{nans}.",
+        xaxis={"title": "query", "type": "category"},
+        yaxis={"title": "largest difference", "rangemode": "tozero"},
+        height=420,
+    )

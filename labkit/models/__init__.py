@@ -1,0 +1,1 @@
+"""What is trained or loaded: each model a module, none imported by itself."""

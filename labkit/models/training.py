@@ -1,0 +1,188 @@
+"""Train a small GPT on the stories, and see what it has learned after how many steps.
+
+What takes longer than a page can is kept in training.json, which `make checkpoint` writes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from labkit.arguments import one_of, size, whole
+from labkit.models.gpt import GPT
+from labkit.models.stories import VOCABULARY, Stories
+
+__all__ = ["HISTORIES", "PARTS", "Report", "histories", "loss_on", "report", "small_gpt", "train",
+    "unseen", "without"]  # fmt: skip
+
+HISTORIES = Path(__file__).with_name("training.json")
+PARTS = ("feed-forward", "LayerNorm", "residual", "attention")
+
+WORDS = 48  # of a story
+STORIES = 32  # of a step
+UNSEEN_SEED = 2**40  # the seed of the stories that no training draws
+MATRIX_RATE, OTHER_RATE = 0.02, 4e-3
+WARM_UP = 50  # steps in which the rate rises
+COOL_DOWN = (
+    0.4  # the share of the steps in which it falls, and nothing decays: predictions get sharper
+)
+
+
+class Report(NamedTuple):
+    """How a model does on unseen stories after some steps."""
+
+    step: int
+    loss: float  # cross-entropy, in nats a word
+    right: dict[str, float]  # for each relation the mean probability on what is right
+
+
+def small_gpt(
+    seed: int, positions: str = "rotary", *, layers: int = 2, h_kv: int | None = None
+) -> GPT:
+    """Make the chapters' GPT, untrained: 2 layers of 4 heads, width 64.
+
+    >>> sum(weight.numel() for weight in small_gpt(0).parameters())
+    107264
+    """
+    torch.manual_seed(whole("seed", seed))
+    return GPT(len(VOCABULARY), 64, 4, layers, h_kv=h_kv, positions=positions, most=WORDS)
+
+
+def without(model: GPT, part: str) -> GPT:
+    """Take a part out of every block of a model, in place, and return the model.
+
+    Args:
+        model: a GPT.
+        part: one of PARTS. Without the residual, a block passes on its parts' output alone.
+
+    Raises:
+        ValueError: not one of PARTS.
+
+    >>> without(small_gpt(0), "residual").blocks[0].residual
+    False
+    """
+    one_of("part", part, PARTS)
+    if part == "LayerNorm":
+        model.norm = nn.Identity()
+    for block in model.stack():
+        if part == "LayerNorm":
+            block.attention_norm = block.feed_forward_norm = nn.Identity()
+        elif part == "residual":
+            block.residual = False
+        else:
+            silent = block.feed_forward.contract if part == "feed-forward" else block.attention.w_o
+            silent.requires_grad_(False)
+            silent.weight.zero_()
+    return model
+
+
+def histories() -> dict[str, list[Report]]:
+    """Give the reports of the runs that `make checkpoint` did, by name: "rotary 0" is seed 0.
+
+    Some have one report: "two key heads by mean 0" is "rotary 0" converted, and not trained again.
+    """
+    runs = json.loads(HISTORIES.read_text(encoding="utf-8"))
+    return {name: [Report(*fields) for fields in reports] for name, reports in runs.items()}
+
+
+def unseen(count: int = 200, *, marked: bool = False) -> Stories:
+    """Draw stories that no training sees; the same ones each time."""
+    return Stories.draw(count, WORDS, UNSEEN_SEED, marked=marked)
+
+
+def loss_on(model: GPT, ids: Tensor) -> Tensor:
+    """Give the mean cross-entropy of each next word, in nats; a tensor without dimensions.
+
+    Args:
+        ids: (B, n); positions 0 to n - 2 have to say the words 1 to n - 1.
+    """
+    return _loss(model(ids[:, :-1]), ids)
+
+
+@torch.no_grad()
+def report(model: GPT, stories: Stories, step: int = 0) -> Report:
+    """Measure how a model does on stories.
+
+    >>> from labkit.models.stories import VOCABULARY
+    >>> report(GPT(len(VOCABULARY), 8, 2, 1), unseen(2)).right["gender"] < 0.5
+    True
+    """
+    logits = model(stories.ids)
+    loss = _loss(logits[:, :-1], stories.ids).item()
+    return Report(step, loss, stories.right(logits.softmax(-1)))
+
+
+def train(
+    model: GPT,
+    steps: int,
+    seed: int,
+    *,
+    every: int = 25,
+    marked: bool = False,
+    decay: float = 0.2,
+) -> Iterator[Report]:
+    """Train a model in place, and report now and then.
+
+    The matrices of the blocks follow Muon, which makes the update of a matrix orthogonal: all its
+    directions move alike, rare ones too. All else follows AdamW.
+
+    Args:
+        model: a GPT over the stories' vocabulary.
+        steps: how many batches of 32 new stories of 48 words.
+        seed: of the stories; the model has its own start already.
+        every: steps between reports on 200 unseen stories.
+        marked: train on stories that begin with "a" where a thing is new.
+        decay: weight decay: until the rate falls, each step takes this share of it off every
+            weight.
+
+    Yields:
+        A report every so many steps, and one after the last.
+
+    Raises:
+        TypeError, ValueError: a number of steps that is not a whole number, or is under 1.
+
+    Source: Jordan et al. (2024) for Muon; Loshchilov and Hutter (2019) for AdamW.
+    """
+    steps, judged = size("steps", steps), unseen(marked=marked)
+    optimizers = _optimizers(model, decay)
+    full = [optimizer.param_groups[0]["lr"] for optimizer in optimizers]
+    for step in range(1, steps + 1):
+        left = (steps - step + 1) / (COOL_DOWN * steps)
+        for optimizer, rate in zip(optimizers, full, strict=True):
+            optimizer.param_groups[0]["lr"] = rate * min(1.0, step / WARM_UP, left)
+            optimizer.param_groups[0]["weight_decay"] = decay if left > 1 else 0.0
+            optimizer.zero_grad()
+        stories = Stories.draw(STORIES, WORDS, seed * UNSEEN_SEED + step, marked=marked)
+        loss_on(model, stories.ids).backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        for optimizer in optimizers:
+            optimizer.step()
+        if step % every == 0 or step == steps:
+            yield report(model, judged, step)
+
+
+def _loss(logits: Tensor, ids: Tensor) -> Tensor:
+    """Score (B, n - 1, vocabulary) against the words 1 to n - 1 of ids, (B, n)."""
+    return F.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten())
+
+
+def _optimizers(model: GPT, decay: float) -> list[torch.optim.Optimizer]:
+    if not hasattr(torch.optim, "Muon"):
+        raise ImportError(
+            f"training needs torch.optim.Muon, of PyTorch 2.9 or newer; this is {torch.__version__}"
+            ". Install a newer one, or load the trained model with labkit.models.gpt.load_gpt()."
+        )
+    trained = [weight for weight in model.parameters() if weight.requires_grad]
+    matrices = [w for w in model.blocks.parameters() if w.ndim == 2 and w.requires_grad]
+    known = {id(weight) for weight in matrices}
+    others = [weight for weight in trained if id(weight) not in known]
+    return [
+        torch.optim.Muon(matrices, MATRIX_RATE, decay),
+        torch.optim.AdamW(others, OTHER_RATE, (0.9, 0.98), weight_decay=decay),
+    ]

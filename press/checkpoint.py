@@ -2,8 +2,9 @@
 
 Of the small GPT and its variants it writes what a page has no time for: the trained weights,
 stories.safetensors, and what each run had learned after how many steps, training.json. Of chapter
-8's layers it writes those that its figure runs, reporters.safetensors: all in labkit/models. On
-another machine the last digits differ, and so do the files; tests train again to the same targets.
+8's layers it writes those that its figure runs, reporters.safetensors; of the pocket model its
+twenty starts, pocket.safetensors: all in labkit/models. On another machine the last digits differ,
+and so do the files; tests train again to the same targets.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from torch import Tensor
 from tqdm import tqdm
 
 from labkit.models.gpt import CHECKPOINT, GPT, load_gpt, save_gpt
+from labkit.models.pocket import CHECKPOINT as POCKETS
+from labkit.models.pocket import STARTS, save_pockets, train_pockets
 from labkit.models.reporters import CHECKPOINT as REPORTERS
 from labkit.models.reporters import Reporter, save_reporters, train_reporter
 from labkit.models.stories import Stories
@@ -124,6 +127,7 @@ def as_json(histories: dict[str, list[Report]]) -> str:
 
 
 def main() -> None:
+    save_pockets(train_pockets(STARTS), POCKETS)
     save_reporters(reporters(), REPORTERS)
     histories: dict[str, list[Report]] = {}
     with ProcessPoolExecutor() as pool:

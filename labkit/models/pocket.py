@@ -102,6 +102,7 @@ class Pocket(nn.Module):
     Args:
         seeds: one for each start; each draws its weights from a normal distribution, that of the
             word vectors of standard deviation 1, of the matrices 1 / sqrt(2).
+        average: give all words the same weight, whatever their scores: a control.
 
     >>> model = Pocket([0, 1])
     >>> logits, weights = model(encode("the dog sees mia and"))
@@ -115,8 +116,9 @@ class Pocket(nn.Module):
     W_V: Tensor
     U: Tensor
 
-    def __init__(self, seeds: Sequence[int]) -> None:
+    def __init__(self, seeds: Sequence[int], *, average: bool = False) -> None:
         super().__init__()
+        self.average = average
         starts = [_start(seed) for seed in seeds]
         for name in _SHAPES:
             setattr(self, name, nn.Parameter(torch.stack([start[name] for start in starts])))
@@ -135,6 +137,8 @@ class Pocket(nn.Module):
         )
         x = self.vectors[:, ids]
         scores = (x[..., -1:, :] @ w_q) @ (x @ w_k).mT / WIDTH**0.5
+        if self.average:
+            scores = torch.zeros_like(scores)
         if is_word is not None:
             scores = scores.masked_fill(~is_word.unsqueeze(-2), -torch.inf)
         weights = scores.softmax(-1)
@@ -180,7 +184,7 @@ def parted() -> tuple[list[Sentence], list[Sentence]]:
     return [sentence for sentence in every if sentence not in unseen], unseen
 
 
-def train_pockets(seeds: Sequence[int], steps: int = STEPS) -> Pocket:
+def train_pockets(seeds: Sequence[int], steps: int = STEPS, *, average: bool = False) -> Pocket:
     """Train several starts at once, each as if alone: AdamW on the sum of their losses.
 
     The rate is 0.02, the weight decay 0.1, and each step takes all sentences to train on.
@@ -188,7 +192,7 @@ def train_pockets(seeds: Sequence[int], steps: int = STEPS) -> Pocket:
     >>> train_pockets([0], steps=1).U.shape
     torch.Size([1, 2, 6])
     """
-    model = Pocket(seeds)
+    model = Pocket(seeds, average=average)
     ids, is_word, answers = batch(parted()[0])
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.02, weight_decay=0.1)
     for _ in range(whole("steps", steps)):

@@ -14,7 +14,7 @@ from press import BOOK
 
 
 def test_the_style_sheets_have_their_colours_from_the_palette():
-    sheets = [*(BOOK / "_static").glob("*.css"), SCRIPTS / "live.css"]
+    sheets = [*(BOOK / "_static").glob("*.css"), *SCRIPTS.glob("*.css")]
     text = {sheet.name: sheet.read_text(encoding="utf-8") for sheet in sheets}
     assert not {
         name: found for name in text if (found := re.findall(r"#[0-9a-f]{3,8}\b", text[name]))

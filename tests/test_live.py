@@ -28,10 +28,12 @@ from labkit import (
     split_heads,
     tiles,
 )
-from labkit.attention import window_mask
+from labkit.attention import scaled_dot_product_attention, window_mask
 from labkit.figures import decoding_cache, live, mask_painter, saturation, split_and_merge
 from labkit.figures.ranks import COUNTS, STAGES, small_layer
+from labkit.figures.stage import BUGS, NO_SOFTMAX, NOT_DIVIDED, SWAPPED, WRONG_AXIS
 from labkit.ledger.nested import flat
+from labkit.models import pocket
 from labkit.models.encoder import load_encoder
 from labkit.models.training import histories
 from labkit.softmax import softmax_jacobian
@@ -39,7 +41,7 @@ from press import figures, node
 from press.extension.live_figures import LiveRenderer
 from press.notebooks import NOTEBOOKS, outputs, read
 
-SCRIPT_BYTES, SENTENCE_BYTES = 12_000, 60_000
+SCRIPT_BYTES, STAGE_BYTES, SENTENCE_BYTES = 12_000, 60_000, 60_000
 
 
 def alike(one: Any, other: Any) -> bool:
@@ -91,6 +93,7 @@ def test_the_scripts_are_light():
     written = {figure.name: figures.page_script([figure.name]) for figure in live.FIGURES}
     scripts = {name: len(gzip.compress(code.encode())) for name, code in written.items()}
     print({name: f"{size:,} bytes compressed" for name, size in scripts.items()})
+    assert scripts.pop("stage") < STAGE_BYTES
     assert max(scripts.values()) < SCRIPT_BYTES
 
 
@@ -139,6 +142,17 @@ def test_the_scripts_are_light():
         ),
         (live.TrainedHeads, "sequence", "z" * 14, "sequence must be 14 letters from a to p; got"),
         (live.TrainedHeads, "head_2", 1, r"head_2 must be one of \[False, True\]; got 1"),
+        (live.Stage, "sentence", "mia reads", 'sentence must be 2 to 6 .* "and" or "a"; got'),
+        (live.Stage, "sentence", "mia writes and", "sentence must be 2 to 6 of the words"),
+        (live.Stage, "sentence", "the dog and the bird and mia and", "sentence must be 2 to 6"),
+        (live.Stage, "step", "output projection", "step must be one of .* got"),
+        (live.Stage, "bug", "", "bug must be one of .* got ''"),
+        (live.Stage, "vectors", [[0, 0]], "vectors must be 15 rows of 2 numbers"),
+        (live.Stage, "query", [1], r"query must be a row of two numbers, or \[\].* got \[1\]"),
+        (live.Stage, "query", [1, float("inf")], "query must be a row of two numbers"),
+        (live.Stage, "states", {"A b": {}}, "states must be for each name, of small letters"),
+        (live.Stage, "states", {"a": {"color": 1}}, "states must be for each name"),
+        (live.Stage, "states", {"a": {"step": "end"}}, "step must be one of .* got 'end'"),
         (live.HeadViewer, "layer", 2, "layer must be a whole number from 0 to 1; got 2"),
         (live.HeadViewer, "key", 3, "key must be a whole number from 0 to 2; got 3"),
         (live.HeadViewer, "sentence", 1, "sentence must be a whole number from 0 to 0; got 1"),
@@ -226,6 +240,43 @@ def test_a_word_finds_its_translation():
     found = {word: given["words"]["source"][at] for word, at in pairs}
     expected = {"le": "the", "chat": "cat", "noir": "black", "dort": "sleeps", "ici": "here"}
     assert found == expected
+
+
+@pytest.mark.parametrize("bug", BUGS)
+def test_the_stage_is_the_pocket_model_with_a_bug_or_without(bug: str):
+    whole, w = pocket.load_pocket(), {k: x[0] for k, x in pocket.load_pocket().state_dict().items()}
+    wrong = 0
+    for text, answer, _ in pocket.sentences():
+        values = live.Stage(sentence=text, bug=bug).values()
+        x = w["vectors"][pocket.encode(text)]
+        q, keys, v = x[-1:] @ w["W_Q"], x @ w["W_K"], x @ w["W_V"]
+        if bug == SWAPPED:
+            keys, v = v, keys
+        output, weights = scaled_dot_product_attention(q, keys, v, return_weights=True)
+        if bug == NOT_DIVIDED:
+            weights = (q @ keys.T).softmax(-1)
+        elif bug == NO_SOFTMAX:
+            weights = q @ keys.T / math.sqrt(2)
+        elif bug == WRONG_AXIS:
+            weights = (x @ w["W_Q"] @ keys.T / math.sqrt(2)).softmax(0)[-1:]
+        output = weights @ v
+        p = ((x[-1:] + output) @ w["U"]).softmax(-1)
+        if bug == "none":
+            logits, known = whole(pocket.encode(text))
+            torch.testing.assert_close(weights, known)
+            torch.testing.assert_close(p, logits.softmax(-1))
+        for name, row in [("weights", weights), ("output", output), ("answers", p)]:
+            assert values[name] == pytest.approx(row[0].tolist(), abs=1e-12), (text, name)
+        wrong += pocket.ANSWERS[int(p.argmax())] != answer
+    assert wrong == values["sentences that go wrong"]
+    assert (wrong == 0) == (bug in ("none", NOT_DIVIDED))
+
+
+def test_a_query_that_is_set_asks_in_place_of_the_models():
+    own, zero = live.Stage().values(), live.Stage(query=[0, 0]).values()
+    assert live.Stage(query=own["query"]).values() == own
+    assert zero["weights"] == pytest.approx([1 / 3] * 3)
+    assert zero["sentences that go wrong"] == own["sentences that go wrong"]
 
 
 def test_every_way_to_hide_a_score_masks_where_a_key_is_left():

@@ -15,11 +15,12 @@ from typing import Any, ClassVar
 import anywidget
 from traitlets import Dict, TraitError, TraitType, Unicode, default
 
-from labkit.figures.palette import HEADS, properties
+from labkit.figures.palette import HEADS, ROLES, properties
 from labkit.ledger.nested import each, plain, show
 
 SCRIPTS = Path(__file__).parent / "js"
 BUNDLES = Path(__file__).parent / "bundles"
+SHEETS = ("live.css", "stage.css")
 MIME = "application/vnd.labkit.live+json"
 LARGEST = 1_000_000
 PLACES = 4  # of the stored first state, which other machines have to reproduce
@@ -242,5 +243,10 @@ def names(axis: str | Sequence[str], count: int) -> list[str]:
 @cache
 def style() -> str:
     """Give the style sheet of all live figures, in the colours of the other figures."""
-    rules = (SCRIPTS / "live.css").read_text(encoding="utf-8")
-    return f".live {{ {properties(HEADS, 'live')} }}\n{rules}"
+    rules = "".join((SCRIPTS / name).read_text(encoding="utf-8") for name in SHEETS)
+    dark = 'html[data-theme="dark"], body[data-jp-theme-light="false"]'
+    return (
+        f".live {{ {properties(HEADS, 'live')} }}\n"
+        f":root {{ {properties(ROLES, 'live')} }}\n"
+        f"{dark} {{ {properties(ROLES, 'live', dark=True)} }}\n{rules}"
+    )

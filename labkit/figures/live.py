@@ -15,9 +15,9 @@ from labkit.figures.saturation import Saturation
 from labkit.figures.self_and_cross import SelfAndCross
 from labkit.figures.small_gpt import SmallGPT
 from labkit.figures.split_and_merge import SplitAndMerge
+from labkit.figures.stage import Stage
 from labkit.figures.tiles import Tiles
 from labkit.figures.trained_heads import TrainedHeads
-from labkit.figures.turned_query import TurnedQuery
 
 FIGURES = (
     AttentionByHand,
@@ -31,9 +31,9 @@ FIGURES = (
     SelfAndCross,
     SmallGPT,
     SplitAndMerge,
+    Stage,
     Tiles,
     TrainedHeads,
-    TurnedQuery,
 )
 
 __all__ = [
@@ -51,7 +51,7 @@ __all__ = [
     "SelfAndCross",
     "SmallGPT",
     "SplitAndMerge",
+    "Stage",
     "Tiles",
     "TrainedHeads",
-    "TurnedQuery",
 ]

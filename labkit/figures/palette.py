@@ -11,6 +11,13 @@ HEADS = {
     "green": ("#009e73", "#2cc596"),
     "pink": ("#cc79a7", "#e79cc6"),
 }
+# What one head's drawing tells apart. A word or a sign always stands with the colour.
+ROLES = {
+    "query": HEADS["blue"],
+    "key": HEADS["green"],
+    "value": HEADS["orange"],
+    "weight": ("#453a9e", "#b5b0f7"),
+}
 DRAWINGS = {
     "ink": ("#1b1f24", "#e6e8eb"),
     "faint": ("#6b7280", "#9aa4b2"),
@@ -24,7 +31,7 @@ DRAWINGS = {
 }
 # Paper, ink, and one accent that no head has. What a colour says, a word or a line says too.
 PAGES = {
-    "accent": ("#453a9e", "#b5b0f7"),
+    "accent": ROLES["weight"],
     "tint": ("#efedf9", "#262540"),  # of what is chosen or expected
     "panel": ("#f5f3ee", "#1f2229"),
     "frame": ("#dcd8ce", "#3a3e48"),

@@ -9,7 +9,7 @@ from playwright.sync_api import Browser, Locator, Page, expect
 
 from press import contents
 from tests.browser.looking import PHONE, WIDE, listen, serious, set_theme
-from tests.browser.test_live_pages import check_values, open_figure, read_state
+from tests.browser.test_live_pages import PLACED, check_values, open_figure, read_state
 
 FIRST = "book/index"
 REFUSE = """const { setItem } = Storage.prototype;
@@ -49,7 +49,7 @@ def test_name_promise_and_figure_are_on_the_first_screen(
 ):
     page.set_viewport_size(window)
     page.goto(f"{site}/{FIRST}.html")
-    for part in ("article h1", "article h1 + p", ".live-plane", ".live-turned-table"):
+    for part in ("article h1", "article h1 + p", ".stage-bar", ".stage-scene"):
         box = page.locator(part).bounding_box()
         assert box["y"] + box["height"] <= window["height"], part
 
@@ -105,55 +105,58 @@ def test_without_storage_nothing_is_offered_and_nothing_fails(page: Page, site: 
 
 
 def middle(handle: Locator) -> tuple[float, float]:
-    box = handle.locator(".live-knob").bounding_box()
+    box = handle.locator(":is(.stage-knob, .stage-dot)").bounding_box()
     return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
 
 
-def test_the_query_is_turned_by_mouse_and_keys(page: Page, site: str):
-    shown = open_figure(page, site, "turned_query")
+def test_the_query_is_dragged_by_mouse_and_keys(page: Page, site: str):
+    shown = open_figure(page, site, "stage")
     shown.get_by_text("Values as a table").click()
-    handle, said = shown.get_by_role("slider", name="Query of bank"), shown.get_by_role("status")
-    expect(said).to_contain_text("“money”")
-    dial = shown.locator(".live-dial").bounding_box()
-    x, y = dial["x"] + dial["width"] / 2, dial["y"] + dial["height"] / 2
+    shown.get_by_role("button", name="Step 5: weights").click()
+    said, handle = shown.get_by_role("status").first, shown.get_by_role("slider", name="Query of")
+    expect(said).to_contain_text("that of “mia”: > 99%")
+    plane = shown.locator(".stage-frame").bounding_box()
+    x, y = plane["x"] + plane["width"] / 2, plane["y"] + plane["height"] / 2
     page.mouse.move(*middle(handle))
     page.mouse.down()
     for target in ((x, y + 60), (x - 90, y - 40)):
         page.mouse.move(*target, steps=5)
-        assert middle(handle) == pytest.approx(target, abs=1)
-        check_values(shown, "turned_query", read_state(shown, "turned_query"))
+        assert middle(handle) == pytest.approx(target, abs=3)
+        check_values(shown, "stage", read_state(shown, "stage"))
     page.mouse.up()
-    expect(said).to_contain_text("“river”")
+    expect(said).to_contain_text("that of “reads”: 100%")
     page.mouse.move(x + 90, y)
-    assert middle(handle) == pytest.approx((x - 90, y - 40), abs=1), "it moves when let go"
-    turned = int(handle.get_attribute("aria-valuenow"))
+    assert middle(handle) == pytest.approx((x - 90, y - 40), abs=3), "it moves when let go"
+    query = read_state(shown, "stage")["query"]
     handle.press("ArrowRight")
-    assert int(handle.get_attribute("aria-valuenow")) == turned - 5
-    for _ in range(40):
-        handle.press("ArrowDown")
-    assert read_state(shown, "turned_query")["query"] == [[0, 0]]
-    expect(said).to_contain_text("none of the words")
-    handle.press("ArrowUp")
-    assert int(handle.get_attribute("aria-valuenow")) == turned - 5, "it has lost its direction"
-    check_values(shown, "turned_query", read_state(shown, "turned_query"))
+    assert read_state(shown, "stage")["query"] == [query[0] + 0.5, query[1]]
+    shown.get_by_role("button", name="Undo changes").click()
+    assert read_state(shown, "stage")["query"] == []
+    check_values(shown, "stage", read_state(shown, "stage"))
 
 
-def test_the_query_is_turned_by_a_finger(browser: Browser, site: str):
+def test_a_word_is_dragged_by_a_finger(browser: Browser, site: str):
     context = browser.new_context(viewport=PHONE, has_touch=True, is_mobile=True)
     page = context.new_page()
-    shown = open_figure(page, site, "turned_query")
-    handle = shown.locator(".live-handle")
-    reach = handle.locator(".live-reach").bounding_box()
+    shown = open_figure(page, site, "stage")
+    shown.get_by_text("Values as a table").click()
+    shown.get_by_role("button", name="Step 2: words").click()
+    handle = shown.get_by_role("slider", name="Vector of mia")
+    handle.scroll_into_view_if_needed()
+    page.wait_for_timeout(600)  # it travels
+    reach = handle.locator(".stage-reach").bounding_box()
     assert min(reach["width"], reach["height"]) >= 24
     start, scrolled = middle(handle), page.evaluate("scrollY")
     touch = context.new_cdp_session(page)
-    places = [(start[0] - 6 * i, start[1] + 6 * i) for i in range(10)]
+    places = [(start[0] + 6 * i, start[1] + 6 * i) for i in range(10)]
     for i, (x, y) in enumerate(places):
         kind = "touchMove" if i else "touchStart"
         touch.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": [{"x": x, "y": y}]})
     touch.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
-    expect(shown.get_by_role("status")).to_contain_text("“river”")
-    assert middle(handle) == pytest.approx(places[-1], abs=1)
+    page.wait_for_timeout(600)
+    assert middle(handle) == pytest.approx(places[-1], abs=12), "it snaps to halves"
     assert page.evaluate("scrollY") == scrolled, "the page scrolls instead"
-    check_values(shown, "turned_query", read_state(shown, "turned_query"))
+    state = read_state(shown, "stage")
+    assert state["vectors"] != PLACED["stage"][1]["vectors"]
+    check_values(shown, "stage", state)
     context.close()

@@ -1,0 +1,63 @@
+// The answers with their probabilities, and what a bug does to all sentences.
+
+import { button, choice } from "./controls.js";
+import { element, write } from "./elements.js";
+import { largest, wrongOnes } from "./stage_model.js";
+import { share, verdict } from "./stage_words.js";
+
+const NAMED = 4; // sentences that go wrong
+
+/** @type {(given: import("./stage_model.js").Pocket) => Part & { draw(scene: any): void }} */
+export function answers(given) {
+  const lines = given.answers.map((answer) =>
+    element(
+      "li", { class: "stage-said" },
+      element("span", {}, answer), element("i", {}), element("b", {}),
+    ),
+  );
+  const node = element("ul", { class: "stage-answers", "aria-label": "Probability of each answer" }, ...lines);
+  return {
+    node,
+    draw({ found, step, right }) {
+      const best = largest(found.answers);
+      lines.forEach((line, i) => {
+        const told = step === 6;
+        line.classList.toggle("stage-later", !told);
+        line.classList.toggle("stage-best", told && i === best);
+        /** @type {HTMLElement} */ (line.children[1]).style.setProperty("--share", String(told ? found.answers[i] : 0));
+        const mark = given.answers[i] === right ? " ✓" : "";
+        write(line.children[2], told ? `${share(found.answers[i])}${mark}` : "");
+      });
+    },
+  };
+}
+
+// A switch puts a silent bug into the model; the sentences that then go wrong can be looked at.
+/** @type {(view: View, given: import("./stage_model.js").Pocket, load: (text: string) => void) =>
+ *   Part & { draw(): number }} */
+export function breakIt(view, given, load) {
+  const told = element("p", { class: "stage-verdict", role: "status" });
+  const shown = Array.from({ length: NAMED }, (_, i) => button("", () => load(wrong[i])));
+  const select = choice(view, "bug", { label: "Break it:" });
+  /** @type {string[]} */
+  let wrong = [];
+  return {
+    node: element("div", { class: "stage-break" }, select, told, element("div", { class: "stage-wrong-ones" }, ...shown)),
+    draw() {
+      const [bug, vectors] = [view.get("bug"), view.get("vectors")];
+      wrong = wrongOnes(given, vectors, bug);
+      // Of different kinds, rather than the first of them.
+      const apart = Math.max(1, Math.floor(wrong.length / NAMED));
+      wrong = wrong.filter((_, i) => i % apart === 0).slice(0, NAMED);
+      const count = wrongOnes(given, vectors, bug).length;
+      const changed = JSON.stringify(vectors) !== JSON.stringify(given.vectors);
+      write(told, verdict(bug, count, given.sentences.length, changed));
+      shown.forEach((one, i) => {
+        write(one, wrong[i] ?? "");
+        one.classList.toggle("stage-gone", i >= wrong.length);
+        one.disabled = i >= wrong.length;
+      });
+      return count;
+    },
+  };
+}

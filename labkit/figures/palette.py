@@ -22,7 +22,7 @@ DRAWINGS = {
     "ink": ("#1b1f24", "#e6e8eb"),
     "faint": ("#6b7280", "#9aa4b2"),
     "paper": ("#ffffff", "#14181e"),
-    "accent": ("#453a9e", "#b5b0f7"),  # of weights
+    "accent": ROLES["weight"],
     **HEADS,
     # Of words: dark enough to be read on paper.
     "orange-ink": ("#b04300", "#ff9350"),
@@ -44,13 +44,6 @@ PAGES = {
     "holds": DRAWINGS["green-ink"],
     "near": ("#0062a0", "#6ab7ec"),  # of a verdict: rounded, or drawn at random
     "wrong": DRAWINGS["orange-ink"],
-}
-# What a vector is for, and the one scale of attention weights. A letter or a word says it too.
-ROLES = {
-    "query": HEADS["blue"],
-    "key": HEADS["green"],
-    "value": HEADS["orange"],
-    "weight": PAGES["accent"],
 }
 GREY = "#888888"
 

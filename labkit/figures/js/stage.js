@@ -104,6 +104,7 @@ function render({ model, el }) {
     const now = {
       words, found, step, bug, given, vectors, set: query.length > 0, right: rightAnswer(given, words.join(" ")),
     };
+    root.classList.toggle("stage-overview", step === 0);
     scene.draw(now);
     drawn.draw(now);
     list.draw(now);
@@ -118,8 +119,7 @@ function render({ model, el }) {
 
   const numbers = editable(view, "vectors", { label: "Word vectors", axes: [given.words, ["first", "second"]] });
   const typed = element("details", { class: "stage-typed" }, element("summary", {}, "Type the vectors"), numbers.node);
-  view.add(
-    element(
+  const root = element(
       "div", { class: "stage" },
       steps(view), scene.node, said.node,
       element(
@@ -131,8 +131,8 @@ function render({ model, el }) {
         ),
       ),
       told(view),
-    ),
   );
+  view.add(root);
   view.follow(PLAYED, draw);
   return view.close;
 }

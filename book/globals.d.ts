@@ -28,7 +28,10 @@ declare const bootstrap: {
 interface Window {
   bookSearch: { open(found: any): Promise<void> };
   labkitLive: {
-    figures: Record<string, { render(given: Given): () => void }>;
+    figures: Record<string, {
+      render(given: Given): () => void;
+      follow?(figure: HTMLElement, model: Model): void;
+    }>;
     parcels: Record<string, string>;
     fetchParcel(name: string, done: (bytes: DataView | null) => void): void;
     mount(figure: HTMLElement): void;

@@ -54,8 +54,12 @@ def placed(stored: dict[str, Any]) -> nodes.raw:
     """Write a figure as its page has it: told in a table, its state as data, its mount."""
     # A literal "</" would end the script element.
     state = json.dumps(stored["state"]).replace("</", "<\\/")
+    # What the text links to: without scripts, too.
+    anchors = "".join(
+        f'<span id="stage-{escape(name)}"></span>' for name in stored["state"].get("states", {})
+    )
     page = (
-        f'<figure class="{MARK}" data-name="{escape(stored["figure"])}">{stored["html"]}'
+        f'<figure class="{MARK}" data-name="{escape(stored["figure"])}">{stored["html"]}{anchors}'
         f'<script type="application/json">{state}</script>'
         f"<script>{MOUNT}</script></figure>"
     )

@@ -53,8 +53,11 @@ function mount(figure) {
   const name = figure.dataset.name ?? "";
   const stored = figure.querySelector('script[type="application/json"]')?.textContent ?? "";
   const el = document.createElement("div");
-  window.labkitLive.figures[name].render({ model: standIn(name, JSON.parse(stored)), el });
+  const model = standIn(name, JSON.parse(stored));
+  const { render, follow } = window.labkitLive.figures[name];
+  render({ model, el });
   figure.querySelector(".live")?.replaceWith(el);
+  follow?.(figure, model); // the text around it
 }
 
 /** @type {(figures: Window["labkitLive"]["figures"]) => void} */

@@ -3,6 +3,7 @@ import { editable } from "./editable.js";
 import { element, spoken } from "./elements.js";
 import { answers, breakIt } from "./stage_answers.js";
 import { chips } from "./stage_chips.js";
+import { follow } from "./stage_follow.js";
 import { attend, lookUp, rightAnswer } from "./stage_model.js";
 import { plane } from "./stage_plane.js";
 import { tell } from "./stage_words.js";
@@ -65,7 +66,7 @@ function told(view) {
 
 /** @type {Render} */
 function render({ model, el }) {
-  const view = new View({ model, el }, "take the steps, drag what is blue");
+  const view = new View({ model, el }, "take the steps, drag a word");
   /** @type {import("./stage_model.js").Pocket} */
   const given = view.get("given");
   const said = spoken();
@@ -137,4 +138,4 @@ function render({ model, el }) {
   return view.close;
 }
 
-export default { render };
+export default { render, follow };

@@ -171,6 +171,7 @@ export function chips(given, choose) {
     node,
     draw(scene) {
       const { words, found, step, right } = scene;
+      node.dataset.step = String(step);
       const kept = made && made.count === words.length ? made : build(given, words.length, choose);
       if (kept !== made) {
         made = kept;

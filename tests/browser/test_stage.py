@@ -1,0 +1,139 @@
+"""The stage among text that leads it: states, sections, lit parts, and the form that stays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, Page, Route, expect
+
+from labkit.figures.live import Stage
+from press import HTML
+from press.extension.live_figures import placed
+from tests.browser.looking import PHONE, WIDE, serious, set_theme
+from tests.browser.test_live_pages import PLACED, READ_CONTROLS
+
+STATES = {
+    "who": {"sentence": "ben sings and", "step": "weights"},
+    "what": {"sentence": "ben sings a", "step": "weights"},
+    "end": {"step": "answer"},
+}
+LONG = "<p>" + "A text that somebody reads. " * 120 + "</p>"
+TEXT = f"""
+<section id="first"><h2>Who</h2><p><a href="#stage-who">Ben sings and</a> has a
+<span class="stage-part key" data-part="key">key</span>, and so has
+<span class="stage-part key" data-part="key:ben">Ben</span>.</p>{LONG}{LONG}</section>
+<section id="second"><h2>What</h2><p><span data-stage="what"></span>Here
+<a href="#stage-end">the answer</a> comes.</p>{LONG}{LONG}</section>
+<section id="third"><h2>Nothing</h2>{LONG}{LONG}</section>"""
+
+
+@pytest.fixture(params=[WIDE, PHONE], ids=["wide", "phone"])
+def page(request: pytest.FixtureRequest, browser: Browser, site: str) -> Iterator[Page]:
+    """Open the stage's page with a text that leads it."""
+    name = PLACED["stage"][0]
+    text = (HTML / f"{name}.html").read_text("utf-8")
+    start = text.index('<figure class="live-figure" data-name="stage"')
+    end = text.index("</figure>", start) + len("</figure>")
+    data, _ = Stage(states=STATES)._repr_mimebundle_()
+    figure = placed(next(value for key, value in data.items() if "labkit" in key)).astext()
+    led = text[:start] + figure + TEXT + text[end:]
+
+    def answer(route: Route) -> None:
+        route.fulfill(body=led, content_type="text/html")
+
+    with browser.new_context(viewport=request.param, reduced_motion="reduce") as context:
+        page = context.new_page()
+        page.route(f"**/{name}.html", answer)
+        page.goto(f"{site}/{name}.html")
+        yield page
+
+
+def state(page: Page) -> tuple[str, str]:
+    read = {
+        trait: value
+        for trait, _, value in page.locator('[data-name="stage"]').evaluate(READ_CONTROLS)
+    }
+    return read["sentence"], read["step"]
+
+
+def come_to(page: Page, section: str) -> None:
+    page.evaluate("name => document.querySelector(`#${name} h2`).scrollIntoView()", section)
+    page.wait_for_timeout(300)
+
+
+def test_links_set_states(page: Page):
+    assert state(page) == ("mia reads and", "question")
+    for link, expected in [("Ben sings and", "weights"), ("the answer", "answer")]:
+        page.get_by_role("link", name=link).click()
+        assert state(page) == ("ben sings and", expected)
+        current = page.locator("a[aria-current=true][href^='#stage-']")
+        expect(current).to_have_count(1)
+        expect(current).to_contain_text(link)
+    assert "#" not in page.url
+    for name in STATES:
+        assert page.locator(f"#stage-{name}").count() == 1, "where there are no scripts"
+
+
+def test_a_section_sets_its_state_until_the_reader_plays(page: Page):
+    come_to(page, "second")
+    assert state(page) == ("ben sings a", "weights")
+    come_to(page, "first")
+    assert state(page) == ("ben sings and", "weights")
+    page.evaluate("document.querySelector('.stage-steps button').click()")
+    come_to(page, "second")
+    assert state(page) == ("ben sings and", "question")
+    page.get_by_role("button", name="Follow the text").click()
+    assert state(page) == ("ben sings a", "weights")
+
+
+def test_words_and_parts_light_each_other_up(page: Page):
+    page.get_by_role("link", name="Ben sings and").click()
+    key, ben = page.locator(".stage-part").all()
+    lit = page.locator("figure .stage-lit")
+    ben.focus()
+    names = lit.evaluate_all("all => all.map(one => one.dataset.part)")
+    assert set(names) == {"key:ben"}
+    key.focus()
+    assert set(lit.evaluate_all("all => all.map(one => one.dataset.part)")) == {
+        f"key:{word}" for word in ("ben", "sings", "and")
+    }
+    page.keyboard.press("Enter")
+    key.evaluate("one => one.blur()")
+    assert lit.count() > 0
+    assert key.get_attribute("aria-pressed") == "true"
+    key.focus()
+    page.keyboard.press("Space")
+    key.evaluate("one => one.blur()")
+    assert lit.count() == 0
+    page.evaluate("scrollTo(0, 0)")
+    page.locator("figure .stage-line-key .stage-cell").nth(1).hover()
+    assert key.evaluate("one => one.classList.contains('stage-lit')")
+    assert not ben.evaluate("one => one.classList.contains('stage-lit')")
+
+
+def test_the_stage_stays_in_sight_and_hides_no_heading(page: Page):
+    live, high = page.locator("figure .live"), page.viewport_size["height"]
+    most = 0.4 if page.viewport_size["width"] == WIDE["width"] else 0.3
+    length = page.evaluate("document.scrollingElement.scrollHeight")
+    for section in ("second", "third"):
+        come_to(page, section)
+        box, heading = live.bounding_box(), page.locator(f"#{section} h2").bounding_box()
+        assert 0 <= box["y"] < 100
+        assert box["height"] <= most * high + 1
+        assert heading["y"] >= box["y"] + box["height"]
+        expect(page.locator(".stage-arcs")).to_be_in_viewport()
+    assert page.evaluate("document.scrollingElement.scrollHeight") == length
+    page.emulate_media(media="print")
+    assert live.evaluate("one => getComputedStyle(one).position") == "relative"
+    page.emulate_media(media="screen")
+    page.get_by_role("button", name="Keep in sight").click()
+    page.wait_for_timeout(100)
+    assert live.bounding_box()["y"] < -high / 2
+
+
+def test_all_can_use_what_stays_in_sight(page: Page):
+    come_to(page, "second")
+    set_theme(page, "dark")
+    assert serious(page, "article section") == []
+    assert page.evaluate("scrollX") == 0

@@ -25,6 +25,7 @@ export const still = () => matchMedia("(prefers-reduced-motion: reduce)").matche
 export function fly(node, from) {
   if (!from || still() || !node.animate) return;
   const [here, there] = [node, from].map((one) => one.getBoundingClientRect());
+  if (!there.width || !here.width) return; // a row that the compact form hides
   const [x, y] = [there.x + there.width / 2 - here.x - here.width / 2, there.y - here.y];
   node.animate(
     [{ transform: `translate(${x}px, ${y}px)`, opacity: 0.2 }, { transform: "none", opacity: 1 }],

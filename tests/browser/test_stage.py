@@ -8,6 +8,8 @@ import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
 from labkit.figures.live import Stage
+from labkit.figures.stage import BUGS
+from labkit.models.pocket import sentences
 from press import HTML
 from press.extension.live_figures import placed
 from tests.browser.looking import PHONE, WIDE, serious, set_theme
@@ -60,6 +62,46 @@ def state(page: Page) -> tuple[str, str]:
 def come_to(page: Page, section: str) -> None:
     page.evaluate("name => document.querySelector(`#${name} h2`).scrollIntoView()", section)
     page.wait_for_timeout(300)
+
+
+def test_a_bug_shows_what_goes_wrong(page: Page):
+    shown = page.locator('[data-name="stage"]')
+    shown.get_by_role("button", name="Step 7: answer").click()
+    told, select = shown.locator(".stage-verdict"), shown.locator('[data-trait="bug"]')
+    for bug in BUGS:
+        select.select_option(label=bug)
+        wrong = Stage(bug=bug).values()["sentences that go wrong"]
+        if not wrong:
+            expect(told).to_contain_text("all 74 sentences")
+            expect(shown.locator(".stage-wrong-ones button:visible")).to_have_count(0)
+            continue
+        expect(told).to_have_text(f"{wrong} of 74 sentences go wrong.")
+        for button in shown.locator(".stage-wrong-ones button:visible").all():
+            button.click()
+            assert state(page)[0] == button.inner_text()
+            expect(shown.locator(".stage-answer")).to_contain_text("✗")
+            expect(shown.locator(".live-spoken")).to_contain_text("That is wrong")
+
+
+# Whether the asking word and the output end up in the region of an answer, and in which.
+REGION = """figure => {
+  const box = figure.querySelector(".stage-output").getBoundingClientRect();
+  const middle = new DOMPoint(box.x + box.width / 2, box.y + box.height / 2);
+  return [...figure.querySelectorAll(".stage-region:not(.stage-hidden)")].filter(region =>
+    region.isPointInFill(middle.matrixTransform(region.getScreenCTM().inverse()))
+  ).map(region => region.dataset.part);
+}"""
+
+
+def test_the_output_lies_in_the_region_of_its_answer(page: Page):
+    shown = page.locator('[data-name="stage"]')
+    shown.get_by_role("button", name="Step 7: answer").click()
+    sentence = shown.get_by_role("combobox", name="Sentence")
+    for text, answer, _ in sentences()[::9]:
+        sentence.select_option(text)
+        assert shown.evaluate(REGION) == [f"region:{answer}"], text
+        expect(shown.locator(".stage-answer")).to_contain_text(answer)
+        expect(shown.locator(".stage-answer")).to_contain_text("✓")
 
 
 def test_links_set_states(page: Page):

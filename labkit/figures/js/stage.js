@@ -109,6 +109,7 @@ function render({ model, el }) {
     scene.draw(now);
     drawn.draw(now);
     list.draw(now);
+    said.node.dataset.step = view.get("step");
     said.say(tell(view.get("step"), now));
     able(undo, query.length > 0 || JSON.stringify(vectors) !== JSON.stringify(given.vectors));
     const { x, query: asked, keys, scores, weights, values, output, answers: p } = found;

@@ -10,6 +10,7 @@ const LOWEST = 500; // of a window, in pixels, that has room for both
 export function keepInSight(figure) {
   const page = document.documentElement;
   const live = /** @type {HTMLElement} */ (figure.querySelector(".live"));
+  const text = figure.closest("article")?.querySelector("section");
   const keep = button("Keep in sight", () => turn(keep.getAttribute("aria-pressed") !== "true"));
   let [on, asked] = [true, false];
 
@@ -25,7 +26,11 @@ export function keepInSight(figure) {
   }
   function look() {
     asked = false;
-    const { left, width, bottom } = figure.getBoundingClientRect();
+    // As wide as the text, where the figure stands indented.
+    const boxes = [figure, text ?? figure].map((one) => one.getBoundingClientRect());
+    const left = Math.min(...boxes.map((box) => box.left));
+    const width = Math.max(...boxes.map((box) => box.right)) - left;
+    const { bottom } = boxes[0];
     const top = header();
     figure.style.setProperty("--stage-top", `${top}px`);
     figure.style.setProperty("--stage-left", `${left}px`);

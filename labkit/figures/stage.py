@@ -23,7 +23,7 @@ NOT_DIVIDED = "not divided by √2"
 BUGS = ("none", WRONG_AXIS, SWAPPED, NO_SOFTMAX, NOT_DIVIDED)
 LAST = ("and", "a")  # the words that ask
 FEWEST, MOST = 2, 6  # words of a sentence
-ENOUGH = 0.5  # the probability that a right answer has to have
+TIE = 1e-9  # a right answer is ahead of all others by more than this
 BOTH = ["first", "second"]
 
 
@@ -181,6 +181,8 @@ def attend(x: Tensor, bug: str = "none", query: Tensor | None = None) -> dict[st
 
 
 def goes_wrong(vectors: Tensor, sentence: pocket.Sentence, bug: str = "none") -> bool:
-    """Say whether the right answer of a sentence gets less than half of the probability."""
-    answers = attend(vectors[pocket.encode(sentence.text)], bug)["answers"]
-    return bool(answers[ANSWERS.index(sentence.answer)] < ENOUGH)
+    """Say whether the right answer of a sentence is not the likeliest one."""
+    logits = attend(vectors[pocket.encode(sentence.text)], bug)["logits"]
+    right = ANSWERS.index(sentence.answer)
+    others = torch.cat([logits[:right], logits[right + 1 :]])
+    return bool(logits[right] <= others.max() + TIE)

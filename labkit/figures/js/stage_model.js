@@ -2,7 +2,7 @@
 
 import { matmul, softmax, transpose } from "./mathematics.js";
 
-const ENOUGH = 0.5; // the probability that a right answer has to have
+const TIE = 1e-9; // a right answer is ahead of all others by more than this
 
 /** @typedef {{ words: string[], answers: string[], vectors: Matrix, sentences: string[][],
  *   W_Q: Matrix, W_K: Matrix, W_V: Matrix, U: Matrix }} Pocket */
@@ -41,13 +41,14 @@ export function lookUp(given, vectors, text) {
   return text.split(" ").map((word) => vectors[given.words.indexOf(word)]);
 }
 
-// The sentences whose right answer gets less than half of the probability.
+// The sentences whose right answer is not the likeliest one.
 /** @type {(given: Pocket, vectors: Matrix, bug: string) => string[]} */
 export function wrongOnes(given, vectors, bug) {
   /** @type {(one: string[]) => boolean} */
   const fails = ([text, answer]) => {
-    const { answers } = attend(given, lookUp(given, vectors, text), bug);
-    return answers[given.answers.indexOf(answer)] < ENOUGH;
+    const { logits } = attend(given, lookUp(given, vectors, text), bug);
+    const right = given.answers.indexOf(answer);
+    return logits.some((logit, i) => i !== right && logits[right] <= logit + TIE);
   };
   return given.sentences.filter(fails).map(([text]) => text);
 }

@@ -1,6 +1,6 @@
 import { able, button } from "./controls.js";
 import { editable } from "./editable.js";
-import { element, spoken } from "./elements.js";
+import { element, spoken, write } from "./elements.js";
 import { answers, breakIt } from "./stage_answers.js";
 import { chips } from "./stage_chips.js";
 import { follow } from "./stage_follow.js";
@@ -120,6 +120,7 @@ function render({ model, el }) {
   }
 
   const numbers = editable(view, "vectors", { label: "Word vectors", axes: [given.words, ["first", "second"]] });
+  numbers.node.querySelectorAll("tbody th").forEach((head, i) => write(head, given.words[i]));
   const typed = element("details", { class: "stage-typed" }, element("summary", {}, "Type the vectors"), numbers.node);
   const root = element(
       "div", { class: "stage" },

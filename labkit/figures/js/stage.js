@@ -107,7 +107,7 @@ function render({ model, el }) {
     };
     root.classList.toggle("stage-overview", step === 0);
     scene.draw(now);
-    drawn.draw(now);
+    drawn.draw({ ...now, step: step || 6 });
     list.draw(now);
     said.node.dataset.step = view.get("step");
     said.say(tell(view.get("step"), now));
@@ -135,6 +135,7 @@ function render({ model, el }) {
       ),
       told(view),
   );
+  root.classList.toggle("stage-led", Object.keys(view.get("states")).length > 0);
   view.add(root);
   view.follow(PLAYED, draw);
   return view.close;

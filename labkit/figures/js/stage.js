@@ -135,7 +135,10 @@ function render({ model, el }) {
       ),
       told(view),
   );
-  root.classList.toggle("stage-led", Object.keys(view.get("states")).length > 0);
+  if (Object.keys(view.get("states")).length) {
+    root.classList.add("stage-led");
+    root.prepend(element("div", { class: "stage-follow" }));
+  }
   view.add(root);
   view.follow(PLAYED, draw);
   return view.close;

@@ -159,8 +159,11 @@ function lead(figure, model) {
   }
   const sections = watchSections(article, reach);
   const keep = keepInSight(figure);
-  const bar = element("div", { class: "stage-follow" }, ...(sections ? [toggle] : []), keep);
-  figure.querySelector(".stage")?.prepend(bar);
+  const stage = figure.querySelector(".stage");
+  const kept = stage?.querySelector(".stage-follow"); // room for the buttons, from the start
+  const bar = kept ?? element("div", { class: "stage-follow" });
+  bar.append(...(sections ? [toggle] : []), keep);
+  if (!kept) stage?.prepend(bar);
 }
 
 // The script that places a figure stands before the text that follows it.

@@ -158,7 +158,8 @@ function lead(figure, model) {
     });
   }
   const sections = watchSections(article, reach);
-  const keep = keepInSight(figure);
+  const speaking = [...links, ...words, ...article.querySelectorAll("[data-stage]")];
+  const keep = keepInSight(figure, [...new Set(speaking.map((part) => part.closest("section") ?? article))]);
   const stage = figure.querySelector(".stage");
   const kept = stage?.querySelector(".stage-follow"); // room for the buttons, from the start
   const bar = kept ?? element("div", { class: "stage-follow" });

@@ -5,9 +5,9 @@ import { button } from "./controls.js";
 
 const LOWEST = 500; // of a window, in pixels, that has room for both
 
-// A button that keeps the figure in sight or lets it go.
-/** @type {(figure: HTMLElement) => HTMLButtonElement} */
-export function keepInSight(figure) {
+// A button that keeps the figure in sight, beside the parts of the text that speak of it, or lets it go.
+/** @type {(figure: HTMLElement, speaking: Element[]) => HTMLButtonElement} */
+export function keepInSight(figure, speaking) {
   const page = document.documentElement;
   const live = /** @type {HTMLElement} */ (figure.querySelector(".live"));
   const text = figure.closest("article")?.querySelector("section");
@@ -36,7 +36,11 @@ export function keepInSight(figure) {
     figure.style.setProperty("--stage-left", `${left}px`);
     figure.style.setProperty("--stage-width", `${width}px`);
     const high = figure.classList.contains("stage-pinned") ? live.offsetHeight : 0.3 * innerHeight;
-    pin(on && innerHeight >= LOWEST && bottom < top + high);
+    const isSpokenOf = speaking.some((part) => {
+      const box = part.getBoundingClientRect();
+      return box.top < innerHeight && box.bottom > top + high;
+    });
+    pin(on && isSpokenOf && innerHeight >= LOWEST && bottom < top + high);
     if (figure.classList.contains("stage-pinned")) page.style.setProperty("--stage-high", `${top + live.offsetHeight}px`);
   }
   function ask() {

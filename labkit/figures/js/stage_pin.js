@@ -38,7 +38,7 @@ export function keepInSight(figure, speaking) {
     const high = figure.classList.contains("stage-pinned") ? live.offsetHeight : 0.3 * innerHeight;
     const isSpokenOf = speaking.some((part) => {
       const box = part.getBoundingClientRect();
-      return box.top < innerHeight && box.bottom > top + high;
+      return box.top < innerHeight && box.bottom > innerHeight / 2;
     });
     pin(on && isSpokenOf && innerHeight >= LOWEST && bottom < top + high);
     if (figure.classList.contains("stage-pinned")) page.style.setProperty("--stage-high", `${top + live.offsetHeight}px`);

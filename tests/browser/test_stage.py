@@ -170,7 +170,8 @@ def test_the_stage_stays_in_sight_and_hides_no_heading(page: Page):
     page.emulate_media(media="print")
     assert live.evaluate("one => getComputedStyle(one).position") == "relative"
     page.emulate_media(media="screen")
-    page.get_by_role("button", name="Keep in sight").click()
+    come_to(page, "second")
+    page.get_by_role("button", name="Keep in sight").dispatch_event("click")
     page.wait_for_timeout(100)
     assert live.bounding_box()["y"] < -high / 2
 

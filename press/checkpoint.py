@@ -19,7 +19,7 @@ from tqdm import tqdm
 
 from labkit.models.gpt import CHECKPOINT, GPT, load_gpt, save_gpt
 from labkit.models.pocket import CHECKPOINT as POCKETS
-from labkit.models.pocket import STARTS, save_pockets, train_pockets
+from labkit.models.pocket import KINDS, STARTS, save_pockets, train_pockets
 from labkit.models.reporters import CHECKPOINT as REPORTERS
 from labkit.models.reporters import Reporter, save_reporters, train_reporter
 from labkit.models.stories import Stories
@@ -127,7 +127,7 @@ def as_json(histories: dict[str, list[Report]]) -> str:
 
 
 def main() -> None:
-    save_pockets(train_pockets(STARTS), POCKETS)
+    save_pockets([train_pockets(STARTS, kind=kind) for kind in KINDS], POCKETS)
     save_reporters(reporters(), REPORTERS)
     histories: dict[str, list[Report]] = {}
     with ProcessPoolExecutor() as pool:

@@ -1,4 +1,4 @@
-"""The chapters: short enough to learn from, drawn, and with claims only where they teach."""
+"""The chapters: as long as understanding needs, drawn, with claims only where they teach."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from press.minutes import DRAWING, text, words
 from press.notebooks import NOTEBOOKS, name, read, tagged
 
 CHAPTERS = [path for path in NOTEBOOKS if path.parent.name == "chapters"]
-MOST_WORDS, MOST_CELLS, MOST_CLAIMS = 2000, 45, 12
+# Rewritten around one model: every chapter is to be.
+ON_ONE_MODEL = {"chapters/01_query_key_value"}
+MOST_WORDS, MOST_CLAIMS = 4200, 3
+MOST_WORDS_YET, MOST_CELLS_YET, MOST_CLAIMS_YET = 2000, 45, 12
 
 each_chapter = pytest.mark.parametrize("path", CHAPTERS, ids=name)
 
@@ -27,19 +30,32 @@ def test_what_is_folded_is_not_counted():
     assert words("<b>a</b> $n < m$ b > c") == ["a", "$n", "<", "m$", "b", ">", "c"]
 
 
+def is_rewritten(path: Path) -> bool:
+    return f"chapters/{path.stem}" in ON_ONE_MODEL
+
+
 @each_chapter
-def test_it_is_short(path: Path):
+def test_it_is_no_longer_than_it_may_be(path: Path):
     notebook = read(path)
-    assert len(words(text(notebook))) <= MOST_WORDS
-    assert len(in_sight(notebook)) <= MOST_CELLS
     code = "\n".join(cell.source for cell in in_sight(notebook) if cell.cell_type == "code")
-    assert len(re.findall(r'\.(?:compare|draw)\(\s*"', code)) <= MOST_CLAIMS
+    claims = len(re.findall(r'\.(?:compare|draw)\(\s*"', code))
+    if is_rewritten(path):
+        assert len(words(text(notebook))) <= MOST_WORDS
+        assert claims <= MOST_CLAIMS
+    else:
+        assert len(words(text(notebook))) <= MOST_WORDS_YET
+        assert len(in_sight(notebook)) <= MOST_CELLS_YET
+        assert claims <= MOST_CLAIMS_YET
 
 
 @each_chapter
 def test_it_is_drawn(path: Path):
-    prose = text(read(path))
-    assert 2 <= len(re.findall(DRAWING, prose)) <= 3
+    notebook = read(path)
+    drawings = len(re.findall(DRAWING, text(notebook)))
+    if is_rewritten(path):
+        assert drawings or "live.Stage(" in "\n".join(cell.source for cell in notebook.cells)
+    else:
+        assert 2 <= drawings <= 3
 
 
 @each_chapter

@@ -60,6 +60,19 @@ def test_a_start_is_the_same_alone_and_among_others():
         torch.testing.assert_close(together[1:], alone)
 
 
+def test_the_controls_are_what_their_names_say():
+    ids = encode("mia sees the dog and")
+    _, weights = pocket.Pocket([0], "average")(ids)
+    torch.testing.assert_close(weights, torch.full_like(weights, 0.2))
+    one, both = pocket.Pocket([0], "one vector"), pocket.Pocket([0])
+    both.load_state_dict(one.state_dict())
+    with torch.no_grad():
+        both.W_V.copy_(both.W_K)
+    torch.testing.assert_close(one(ids), both(ids))
+    with pytest.raises(ValueError, match="kind must be one of attention, average, one vector"):
+        pocket.Pocket([0], "none")
+
+
 @pytest.mark.slow
 def test_every_start_learns_all_sentences_also_those_that_it_never_saw():
     judged = pocket.judge(pocket.train_pockets(STARTS))

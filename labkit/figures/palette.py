@@ -22,6 +22,7 @@ DRAWINGS = {
     "ink": ("#1b1f24", "#e6e8eb"),
     "faint": ("#6b7280", "#9aa4b2"),
     "paper": ("#ffffff", "#14181e"),
+    "accent": ROLES["weight"],
     **HEADS,
     # Of words: dark enough to be read on paper.
     "orange-ink": ("#b04300", "#ff9350"),

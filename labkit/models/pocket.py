@@ -16,11 +16,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from labkit.arguments import whole
+from labkit.arguments import one_of, whole
 
-__all__ = ["ANSWERS", "CHECKPOINT", "STARTS", "WORDS", "Judged", "Pocket", "Sentence", "batch",
-    "encode", "in_halves", "judge", "load_pocket", "load_pockets", "parted", "save_pockets",
-    "sentences", "specimen", "train_pockets"]  # fmt: skip
+__all__ = ["ANSWERS", "CHECKPOINT", "KINDS", "STARTS", "WORDS", "Judged", "Pocket", "Sentence",
+    "batch", "encode", "in_halves", "judge", "load_pocket", "load_pockets", "parted",
+    "save_pockets", "sentences", "specimen", "train_pockets"]  # fmt: skip
 
 CHECKPOINT = Path(__file__).with_name("pocket.safetensors")
 STARTS = range(20)
@@ -32,6 +32,7 @@ WORDS = ("the", "and", "a", "sees", *OBJECTS, *ANIMALS, *PRONOUNS)
 ANSWERS = ("she", "he", "it", *OBJECTS.values())
 WIDTH = 2
 STEPS = 4_000
+KINDS = ("attention", "average", "one vector")
 _SHAPES = {
     "vectors": (len(WORDS), WIDTH),
     "W_Q": (WIDTH, WIDTH),
@@ -102,6 +103,11 @@ class Pocket(nn.Module):
     Args:
         seeds: one for each start; each draws its weights from a normal distribution, that of the
             word vectors of standard deviation 1, of the matrices 1 / sqrt(2).
+        kind: "attention", or a control: "average", which gives all words the same weight whatever
+            their scores, or "one vector", whose values are its keys.
+
+    Raises:
+        ValueError: another kind.
 
     >>> model = Pocket([0, 1])
     >>> logits, weights = model(encode("the dog sees mia and"))
@@ -115,8 +121,9 @@ class Pocket(nn.Module):
     W_V: Tensor
     U: Tensor
 
-    def __init__(self, seeds: Sequence[int]) -> None:
+    def __init__(self, seeds: Sequence[int], kind: str = "attention") -> None:
         super().__init__()
+        self.kind = one_of("kind", kind, KINDS)
         starts = [_start(seed) for seed in seeds]
         for name in _SHAPES:
             setattr(self, name, nn.Parameter(torch.stack([start[name] for start in starts])))
@@ -130,11 +137,14 @@ class Pocket(nn.Module):
         """
         # (starts, ..., rows, columns), to be multiplied with (starts, ..., n, 2).
         ones = [1] * (ids.dim() - 1)
+        last = self.W_K if self.kind == "one vector" else self.W_V
         w_q, w_k, w_v, u = (
-            w.view(len(w), *ones, *w.shape[1:]) for w in (self.W_Q, self.W_K, self.W_V, self.U)
+            w.view(len(w), *ones, *w.shape[1:]) for w in (self.W_Q, self.W_K, last, self.U)
         )
         x = self.vectors[:, ids]
         scores = (x[..., -1:, :] @ w_q) @ (x @ w_k).mT / WIDTH**0.5
+        if self.kind == "average":
+            scores = torch.zeros_like(scores)
         if is_word is not None:
             scores = scores.masked_fill(~is_word.unsqueeze(-2), -torch.inf)
         weights = scores.softmax(-1)
@@ -180,7 +190,7 @@ def parted() -> tuple[list[Sentence], list[Sentence]]:
     return [sentence for sentence in every if sentence not in unseen], unseen
 
 
-def train_pockets(seeds: Sequence[int], steps: int = STEPS) -> Pocket:
+def train_pockets(seeds: Sequence[int], steps: int = STEPS, kind: str = "attention") -> Pocket:
     """Train several starts at once, each as if alone: AdamW on the sum of their losses.
 
     The rate is 0.02, the weight decay 0.1, and each step takes all sentences to train on.
@@ -188,7 +198,7 @@ def train_pockets(seeds: Sequence[int], steps: int = STEPS) -> Pocket:
     >>> train_pockets([0], steps=1).U.shape
     torch.Size([1, 2, 6])
     """
-    model = Pocket(seeds)
+    model = Pocket(seeds, kind)
     ids, is_word, answers = batch(parted()[0])
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.02, weight_decay=0.1)
     for _ in range(whole("steps", steps)):
@@ -258,25 +268,32 @@ def specimen(model: Pocket) -> int:
     return int(least.where(fits, -torch.inf).argmax())
 
 
-def save_pockets(model: Pocket, path: str | Path) -> None:
-    """Write trained starts in the format of safetensors."""
+def save_pockets(models: Sequence[Pocket], path: str | Path) -> None:
+    """Write trained starts, one model of each kind, in the format of safetensors."""
     from safetensors.torch import save_file
 
-    save_file(model.state_dict(), path)
+    tensors = {
+        f"{model.kind}.{name}": tensor
+        for model in models
+        for name, tensor in model.state_dict().items()
+    }
+    save_file(tensors, path)
 
 
-def load_pockets() -> Pocket:
-    """Load the twenty trained starts, as training left them.
+def load_pockets(kind: str = "attention") -> Pocket:
+    """Load the twenty trained starts of a kind, as training left them.
 
     Raises:
         FileNotFoundError: their file is missing.
+        ValueError: another kind.
     """
     from safetensors.torch import load_file
 
+    model = Pocket(STARTS, kind)
     if not CHECKPOINT.is_file():
         raise FileNotFoundError(f"{CHECKPOINT} is missing. `make checkpoint` trains and writes it.")
-    model = Pocket(STARTS)
-    model.load_state_dict(load_file(CHECKPOINT))
+    kept = load_file(CHECKPOINT)
+    model.load_state_dict({name: kept[f"{kind}.{name}"] for name in _SHAPES})
     return model.requires_grad_(False)
 
 

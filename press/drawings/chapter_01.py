@@ -1,68 +1,80 @@
-"""Chapter 1: three ways to read a sentence, the three roles of a token, and the attention map."""
+"""Chapter 1: one sentence with two questions, all keys on a line, and an attention map."""
 
 from __future__ import annotations
 
 from math import exp, sqrt
 
-from press.drawings.kit import KEY, QUERY, VALUE, Drawing
+from labkit.models import pocket
+from press.drawings.kit import KEY, QUERY, Drawing
 
-WORDS = ("the", "river", "bank", "was", "wide")
-READ = (0.05, 0.7, 0.1, 0.05, 0.1)  # what "bank" takes of each word, in the third panel
-HIGH = 24  # of a word's box
+WORD = 62  # width of a word's box
+RAISED = {"bakes", "leo"}  # whose names would touch a neighbour's
 
 
-def three_ways_to_read() -> Drawing:
-    """A summary that forgets, an average that does not choose, and attention."""
-    d = Drawing(406)
-    for y, title in (
-        (0, "A summary of fixed size forgets"),
-        (132, "An average does not choose"),
-        (264, "Attention chooses: “bank” asks, “river” answers"),
-    ):
-        d.text(16, y + 24, title, anchor="start", bold=True)
-        for i, word in enumerate(WORDS):
-            colour = VALUE if word == "river" else QUERY if word == "bank" and y == 264 else "ink"
-            d.box(left(i), y + 38, 64, HIGH, word, colour=colour, shade=0.06)
-    for i, kept in enumerate((0, 0.35, 0.2, 0.1, 0.04)):
-        d.arrow((left(i) + 32, 63), (left(i) + 32, 82))
-        d.box(left(i), 84, 64, HIGH, "summary" if i == 4 else "", colour=VALUE, shade=kept, size=12)
-        if i:
-            d.arrow((left(i) - 16, 96), (left(i) - 2, 96))
-    for y, weights, label in ((132, (0.2,) * 5, "a fifth of each"), (264, READ, "mostly “river”")):
-        for i, weight in enumerate(weights):
-            ends = (left(i) + 32, y + 63), (208 + 14 * (i - 2), y + 100)
-            d.line(*ends, colour=VALUE if i == 1 else "faint", width=0.6 + 5 * weight)
-        share = 0.35 * weights[1] / READ[1]
-        d.box(138, y + 100, 140, HIGH, label, colour=VALUE, shade=share, size=12)
+def two_questions() -> Drawing:
+    """The same two words, asked by two last words: what each takes from where, and the answers."""
+    d = Drawing(252)
+    model = pocket.load_pocket()
+    for top, text in ((0, "mia reads and"), (126, "mia reads a")):
+        words = text.split()
+        logits, weights = model(pocket.encode(text))
+        answer = pocket.ANSWERS[int(logits[0].argmax())]
+        line = top + 74
+        middles = [16 + WORD / 2 + 88 * i for i in range(len(words))]
+        for i, (word, weight) in enumerate(zip(words, weights[0].tolist(), strict=True)):
+            asks = i == len(words) - 1
+            colour = QUERY if asks else KEY if weight > 0.5 else "ink"
+            d.box(middles[i] - WORD / 2, line, WORD, 28, word, colour=colour, shade=0.1)
+            d.text(middles[i], line + 46, f"{weight:.2f}", size=12, colour="faint")
+            if not asks and weight > 0.005:
+                high = line - 26 - 12 * (len(words) - 1 - i)
+                way = (
+                    f"M{middles[-1]} {line - 3}C{middles[-1]} {high} "
+                    f"{middles[i]} {high} {middles[i]} {line - 3}"
+                )
+                d.path(way, "accent", 1 + 5 * weight)
+        d.arrow((middles[-1] + WORD / 2 + 6, line + 14), (300, line + 14))
+        d.box(304, line - 2, 96, 32, answer, colour="ink", shade=0, dashed=True)
+        d.text(
+            16,
+            top + 24,
+            f"“{words[-1]}” asks: which {'person' if top == 0 else 'verb'}?",
+            anchor="start",
+            bold=True,
+        )
+        d.text(352, line + 46, "next word", size=12, colour="faint")
     return d
 
 
-def left(i: int) -> float:
-    """Place the box of a word."""
-    return 14 + 82 * i
+def keys_on_a_line() -> Drawing:
+    """The first number of each word's key, and the two queries below."""
+    d = Drawing(196)
+    model = pocket.load_pocket()
+    keys = (model.vectors[0] @ model.W_K[0])[:, 0].tolist()
+    queries = {
+        w: float((model.vectors[0, pocket.WORDS.index(w)] @ model.W_Q[0])[0]) for w in ("and", "a")
+    }
 
+    def at(key: float) -> float:
+        return 238 + 25.5 * key
 
-def three_roles() -> Drawing:
-    """Three tokens make keys and values, and the third asks: its query weighs the values."""
-    d = Drawing(286)
-    tokens, weights = ("the", "river", "bank"), (0.1, 0.6, 0.3)
-    for i, (token, weight) in enumerate(zip(tokens, weights, strict=True)):
-        x = 76 + 104 * i
-        middle = x + (64 if token == "bank" else 42)
-        d.text(middle, 22, token, italic=True)
-        d.arrow((middle, 30), (middle, 50))
-        d.box(x, 52, 38, 28, f"k_{i + 1}", colour=KEY)
-        d.box(x + 46, 52, 38, 28, f"v_{i + 1}", colour=VALUE)
-        d.arrow((395, 80), (395, 116), (x + 19, 116), (x + 19, 84), colour=QUERY)
-        d.text(x + 54, 166, f"{weight:.1f}", bold=True, anchor="end")
-        d.line((x + 65, 81), (x + 65, 191), colour=VALUE, width=1 + 6 * weight)
-        d.arrow((x + 65, 186), (x + 65, 198), colour=VALUE)
-    d.box(376, 52, 38, 28, "q_3", colour=QUERY)
-    for y, label in ((71, "roles"), (120, "match"), (166, "weights"), (220, "mix")):
-        d.text(10, y, label, anchor="start", colour="faint")
-    d.box(76, 200, 292, 30, "0.1 v_1 + 0.6 v_2 + 0.3 v_3", colour=VALUE, shade=0.08)
-    d.arrow((222, 232), (222, 252))
-    d.text(222, 272, "what “bank” takes from the three")
+    axis = 100
+    d.line((4, axis), (416, axis), colour="faint")
+    named: dict[float, list[str]] = {}
+    for word, key in zip(pocket.WORDS, keys, strict=True):
+        named.setdefault(key, []).append(word)
+    for key, words in sorted(named.items()):
+        d.line((at(key), axis - 5), (at(key), axis + 5), colour=KEY, width=4)
+        d.text(at(key), axis + 22, f"{key:g}".replace("-", "−"), size=12, colour="faint")
+        for i, word in enumerate(reversed(words)):
+            above = 16 * i + (16 if word in RAISED else 0)
+            d.text(at(key), axis - 14 - above, word, size=12, colour=KEY)
+    d.text(at(-5.7), 22, "verbs", bold=True)
+    d.text(at(5), 22, "persons", bold=True)
+    for y, (word, query) in zip((148, 176), queries.items(), strict=True):
+        d.arrow((at(0), y), (at(query), y), colour=QUERY, width=3)
+        anchor, x = ("end", at(0) - 8) if query > 0 else ("start", at(0) + 8)
+        d.text(x, y + 5, f"query of “{word}”", colour=QUERY, anchor=anchor, size=13)
     return d
 
 
@@ -111,7 +123,7 @@ def by_hand() -> list[list[float]]:
 
 
 DRAWINGS = {
-    "three-ways-to-read": three_ways_to_read,
-    "three-roles": three_roles,
+    "two-questions": two_questions,
+    "keys-on-a-line": keys_on_a_line,
     "attention-map": attention_map,
 }

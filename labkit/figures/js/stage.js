@@ -1,6 +1,6 @@
 import { able, button } from "./controls.js";
 import { editable } from "./editable.js";
-import { element, spoken } from "./elements.js";
+import { element, spoken, write } from "./elements.js";
 import { answers, breakIt } from "./stage_answers.js";
 import { chips } from "./stage_chips.js";
 import { follow } from "./stage_follow.js";
@@ -105,8 +105,9 @@ function render({ model, el }) {
     const now = {
       words, found, step, bug, given, vectors, set: query.length > 0, right: rightAnswer(given, words.join(" ")),
     };
+    root.classList.toggle("stage-overview", step === 0);
     scene.draw(now);
-    drawn.draw(now);
+    drawn.draw({ ...now, step: step || 6 });
     list.draw(now);
     said.node.dataset.step = view.get("step");
     said.say(tell(view.get("step"), now));
@@ -119,9 +120,9 @@ function render({ model, el }) {
   }
 
   const numbers = editable(view, "vectors", { label: "Word vectors", axes: [given.words, ["first", "second"]] });
+  numbers.node.querySelectorAll("tbody th").forEach((head, i) => write(head, given.words[i]));
   const typed = element("details", { class: "stage-typed" }, element("summary", {}, "Type the vectors"), numbers.node);
-  view.add(
-    element(
+  const root = element(
       "div", { class: "stage" },
       steps(view), scene.node, said.node,
       element(
@@ -133,8 +134,9 @@ function render({ model, el }) {
         ),
       ),
       told(view),
-    ),
   );
+  root.classList.toggle("stage-led", Object.keys(view.get("states")).length > 0);
+  view.add(root);
   view.follow(PLAYED, draw);
   return view.close;
 }

@@ -21,7 +21,7 @@ export function answers(given) {
     draw({ found, step, right }) {
       const best = largest(found.answers);
       lines.forEach((line, i) => {
-        const told = step === 6;
+        const told = step === 6 || step === 0;
         line.classList.toggle("stage-later", !told);
         line.classList.toggle("stage-best", told && i === best);
         /** @type {HTMLElement} */ (line.children[1]).style.setProperty("--share", String(told ? found.answers[i] : 0));

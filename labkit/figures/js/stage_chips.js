@@ -16,7 +16,7 @@ const ROWS = [
   { name: "value", shown: 5, from: "vector" },
 ];
 const LONG = 420; // of a flight, in milliseconds
-const ASKED = 2; // the first step that has arcs
+const ASKED = 2; // the first step after the overview that has arcs
 
 export const still = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
 
@@ -25,6 +25,7 @@ export const still = () => matchMedia("(prefers-reduced-motion: reduce)").matche
 export function fly(node, from) {
   if (!from || still() || !node.animate) return;
   const [here, there] = [node, from].map((one) => one.getBoundingClientRect());
+  if (!there.width || !here.width) return; // a row that the compact form hides
   const [x, y] = [there.x + there.width / 2 - here.x - here.width / 2, there.y - here.y];
   node.animate(
     [{ transform: `translate(${x}px, ${y}px)`, opacity: 0.2 }, { transform: "none", opacity: 1 }],
@@ -148,11 +149,11 @@ function drawRows(made, { words, found, step }) {
 
 function drawArcsOf(made, { words, found, step }) {
   made.arcs.paths.forEach((path, i) => {
-    const weight = step < 4 ? 0 : found.weights[i];
+    const weight = step > 0 && step < 4 ? 0 : found.weights[i];
     const size = Math.min(Math.abs(weight), 1.5);
     path.setAttribute("data-part", `weight:${words[i]}`);
-    path.classList.toggle("stage-hidden", step < ASKED);
-    path.classList.toggle("stage-asking", step < 4);
+    path.classList.toggle("stage-hidden", step > 0 && step < ASKED);
+    path.classList.toggle("stage-asking", step > 0 && step < 4);
     path.classList.toggle("stage-negative", weight < 0);
     path.style.setProperty("stroke-width", `${(1.5 + 9 * size).toFixed(2)}px`);
     path.style.setProperty("--share", (0.65 + 0.35 * Math.min(size, 1)).toFixed(3));
@@ -184,7 +185,7 @@ export function chips(given, choose) {
       drawRows(kept, scene);
       drawArcsOf(kept, scene);
       const best = found.answers.indexOf(Math.max(...found.answers));
-      const told = step === 6;
+      const told = step === 6 || step === 0;
       write(kept.answer.children[0], told ? given.answers[best] : "?");
       const wrong = told && right && right !== given.answers[best];
       write(kept.answer.children[1], told ? `${share(found.answers[best])}${right ? (wrong ? " ✗" : " ✓") : ""}` : "next");

@@ -22,8 +22,13 @@ export function share(weight) {
 
 /** @type {Record<string, (scene: Scene) => string>} */
 const TELL = {
-  question: ({ words }) =>
-    `Which word comes after “${words.join(" ")}”? The last word, “${words[words.length - 1]}”, asks all the words.`,
+  question({ words, found, given }) {
+    const [i, best] = [largest(found.weights), largest(found.answers)];
+    return (
+      `The last word, “${words[words.length - 1]}”, asks. It takes ${share(found.weights[i])} of what it ` +
+      `adds from “${words[i]}”, and the model says “${given.answers[best]}”. The next steps show how.`
+    );
+  },
   words: ({ words, found }) =>
     `Every word is a vector of two numbers. That of “${words[0]}” is ${pair(found.x[0])}. Drag a word to change its vector.`,
   "query and keys": ({ words, found, set }) => {

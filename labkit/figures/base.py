@@ -20,7 +20,7 @@ from labkit.ledger.nested import each, plain, show
 
 SCRIPTS = Path(__file__).parent / "js"
 BUNDLES = Path(__file__).parent / "bundles"
-SHEETS = ("live.css", "stage.css")
+SHEETS = ("live.css", "stage.css", "stage_stories.css")
 MIME = "application/vnd.labkit.live+json"
 LARGEST = 1_000_000
 PLACES = 4  # of the stored first state, which other machines have to reproduce

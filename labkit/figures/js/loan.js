@@ -6,14 +6,18 @@ import { read } from "./gpt.js";
 
 // The model, which is asked for when it is first needed; `come` runs as soon as it is there.
 /** @typedef {import("./gpt.js").GPT} GPT */
+/** @typedef {{ bytes: number, of?: string }} Lent */
 /** @typedef {{ loader: HTMLElement, model(): GPT | null, load(then: () => void): void }} Loan */
-/** @type {(view: View, come: (hadFocus: boolean) => void) => Loan} */
-export function loan(view, come) {
+// `of` names the figure whose parcel it is, where that is another one.
+/** @type {(view: View, come: (hadFocus: boolean) => void, given?: Lent) => Loan} */
+export function loan(view, come, given) {
+  /** @type {Lent} */
+  const { bytes, of } = given ?? view.get("given");
   /** @type {GPT | null} */
   let gpt = null;
   let asked = false;
   let waiting = () => {};
-  const size = `${Math.round(view.get("given").bytes / 1000)} KB`;
+  const size = `${Math.round(bytes / 1000)} KB`;
   const loader = button(`Load the model, ${size}`, () => load(() => {}));
 
   function load(then) {
@@ -21,7 +25,7 @@ export function loan(view, come) {
     if (asked) return;
     asked = true;
     write(loader, `Loading the model, ${size}`);
-    view.model.send({ ask: "parcel" });
+    view.model.send({ ask: "parcel", ...(of ? { of } : {}) });
   }
 
   function hear(content, buffers) {

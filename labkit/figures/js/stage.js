@@ -1,11 +1,12 @@
 import { able, button } from "./controls.js";
 import { editable } from "./editable.js";
 import { element, spoken, write } from "./elements.js";
-import { answers, breakIt } from "./stage_answers.js";
+import { answers, breakIt, bugOf } from "./stage_answers.js";
 import { chips } from "./stage_chips.js";
 import { follow } from "./stage_follow.js";
 import { attend, lookUp, rightAnswer } from "./stage_model.js";
 import { plane } from "./stage_plane.js";
+import { stories } from "./stage_stories.js";
 import { tell } from "./stage_words.js";
 import { View } from "./view.js";
 
@@ -64,9 +65,8 @@ function told(view) {
   return element("div", { hidden: "" }, ...marks);
 }
 
-/** @type {Render} */
-function render({ model, el }) {
-  const view = new View({ model, el }, "take the steps, drag a word");
+/** @type {(view: View) => void} */
+function pocket(view) {
   /** @type {import("./stage_model.js").Pocket} */
   const given = view.get("given");
   const said = spoken();
@@ -99,7 +99,7 @@ function render({ model, el }) {
 
   function draw() {
     const words = view.get("sentence").split(" ");
-    const [bug, query, vectors] = ["bug", "query", "vectors"].map((trait) => view.get(trait));
+    const [bug, query, vectors] = [bugOf(view), view.get("query"), view.get("vectors")];
     const found = attend(given, lookUp(given, vectors, view.get("sentence")), bug, query);
     const step = view.options("step").indexOf(view.get("step"));
     const now = {
@@ -138,7 +138,29 @@ function render({ model, el }) {
   root.classList.toggle("stage-led", Object.keys(view.get("states")).length > 0);
   view.add(root);
   view.follow(PLAYED, draw);
-  return view.close;
+}
+
+/** @type {Render} */
+function render({ model, el }) {
+  const isStory = () => model.get("model") === "stories" && "stories" in model.get("given");
+  const todo = isStory() ? "let another word ask, break the model" : "take the steps, drag a word";
+  const view = new View({ model, el }, todo);
+  let shown = isStory();
+  const build = () => (shown ? stories : pocket)(view);
+  // Another model has a scene of its own.
+  function change() {
+    if (shown === isStory()) return;
+    shown = isStory();
+    view.clear();
+    build();
+  }
+  const heard = ["change:model", "change:given"];
+  for (const event of heard) model.on(event, change);
+  build();
+  return () => {
+    for (const event of heard) model.off(event, change);
+    view.close();
+  };
 }
 
 export default { render, follow };

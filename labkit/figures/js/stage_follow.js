@@ -6,6 +6,7 @@ import { element } from "./elements.js";
 import { keepInSight } from "./stage_pin.js";
 
 const LINK = 'a[href^="#stage-"]';
+const PLACED = ["model", "sentence", "step", "bug", "vectors", "query", "story", "layer", "head", "asking"];
 const PLAYED = ["click", "input", "change", "keydown", "pointerdown"];
 // What of the window the section has to reach that leads the stage.
 const BAND = "-45% 0px -45% 0px";
@@ -135,7 +136,7 @@ function lightUp(figure, model, words) {
   for (const kind of ["pointerover", "focusin"]) figure.addEventListener(kind, (event) => lightWords(under(event)));
   for (const kind of ["pointerleave", "focusout"]) figure.addEventListener(kind, () => lightWords(""));
   // What a change draws anew stays lit.
-  for (const trait of ["sentence", "step", "bug", "vectors", "query"]) model.on(`change:${trait}`, light);
+  for (const trait of PLACED) model.on(`change:${trait}`, light);
 }
 
 /** @type {(figure: HTMLElement, model: Model) => void} */
@@ -160,7 +161,9 @@ function lead(figure, model) {
   const sections = watchSections(article, reach);
   const keep = keepInSight(figure);
   const bar = element("div", { class: "stage-follow" }, ...(sections ? [toggle] : []), keep);
-  figure.querySelector(".stage")?.prepend(bar);
+  const place = () => figure.querySelector(".stage")?.prepend(bar);
+  model.on("change:model", place); // which makes a new scene
+  place();
 }
 
 // The script that places a figure stands before the text that follows it.

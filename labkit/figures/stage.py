@@ -101,13 +101,14 @@ class Stage(LiveFigure):
     Each model has traits and bugs of its own; those of the other one do nothing.
 
     Args:
-        state: the traits: ``model``; of the pocket model ``sentence``, two to six words of ``models.pocket.WORDS``, the last one
-            "and" or "a"; the ``step`` up to which it is shown; a ``bug`` in the model, or "none";
-            the word ``vectors``, a row for each word of the model; the ``query``, [] for the one
-            that the model computes; of the other one ``story``, at most 16 words of
-            ``models.stories.VOCABULARY``; the ``layer`` and ``head``, and the place of the word
-            that is ``asking``, all counted from 0 (behind the end it is the last word); and
-            ``states`` that a text leads to, each a name and the traits that it sets.
+        state: the traits: ``model``; of the pocket model ``sentence``, two to six words of
+            ``models.pocket.WORDS``, the last one "and" or "a"; the ``step`` up to which it is
+            shown; a ``bug`` in the model, or "none"; the word ``vectors``, a row for each word of
+            the model; the ``query``, [] for the one that the model computes; of the other one
+            ``story``, at most 16 words of ``models.stories.VOCABULARY``; the ``layer`` and
+            ``head``, and the place of the word that is ``asking``, all counted from 0 (behind the
+            end it is the last word); and ``states`` that a text leads to, each a name and the
+            traits that it sets.
 
     Raises:
         FileNotFoundError: the model's weights are not there.

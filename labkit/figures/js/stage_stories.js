@@ -9,7 +9,7 @@ import { after } from "./stories.js";
 import { list, storyBox } from "./story_box.js";
 import { tale } from "./stage_tale.js";
 import { share } from "./stage_words.js";
-import { numbered } from "./text.js";
+import { numbered, plural } from "./text.js";
 
 const FALL = 0.2; // of a probability, by which a word that the rules fix fails
 const SHOWN = 6; // next words
@@ -121,11 +121,10 @@ function sentence(view, given, values) {
 
 // What a bug does to the words that the rules fix.
 function verdict(bug, fixed, lost) {
-  const all = fixed.filter(Boolean).length;
-  const fix = all === 1 ? "Of the 1 word" : `Of the ${all} words`;
-  if (bug === "none") return `${fix} that the rules fix here, underlined, a bug may take some.`;
-  if (!lost.length) return `Nothing breaks: ${fix.replace("Of", "of")} that the rules fix, none loses more than ${FALL}.`;
-  return `${fix} that the rules fix, ${lost.length} lose${lost.length === 1 ? "s" : ""} more than ${FALL}, marked ↓.`;
+  const fix = `The rules fix ${plural(fixed.filter(Boolean).length, "word")} of this story, underlined.`;
+  if (bug === "none") return `${fix} Choose a bug to see which of them the model then fails at.`;
+  if (!lost.length) return `${fix} Nothing breaks: the bug takes no more than ${FALL} off the probability of any.`;
+  return `${fix} The bug takes more than ${FALL} off the probability of ${lost.length}, marked ↓.`;
 }
 
 function controls(view, given, text) {
@@ -140,7 +139,7 @@ function controls(view, given, text) {
   });
   const place = (trait, label, count) =>
     pick(view, trait, {
-      label, texts: () => numbered(count).map((_, i) => String(i)), choose: (i) => view.set(trait, i),
+      label, texts: () => numbered(count).map((_, i) => `${i}`), choose: (i) => view.set(trait, i),
     });
   const [layers, heads] = given.shape;
   return row(

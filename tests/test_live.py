@@ -51,7 +51,7 @@ from press import figures, node
 from press.extension.live_figures import LiveRenderer
 from press.notebooks import NOTEBOOKS, outputs, read
 
-SCRIPT_BYTES, STAGE_BYTES, SENTENCE_BYTES = 12_000, 60_000, 60_000
+SCRIPT_BYTES, STAGE_BYTES, POCKET_BYTES, SENTENCE_BYTES = 12_000, 60_000, 14_000, 60_000
 
 
 def alike(one: Any, other: Any) -> bool:
@@ -103,6 +103,8 @@ def test_the_scripts_are_light():
     written = {figure.name: figures.page_script([figure.name]) for figure in live.FIGURES}
     scripts = {name: len(gzip.compress(code.encode())) for name, code in written.items()}
     print({name: f"{size:,} bytes compressed" for name, size in scripts.items()})
+    pocket = len(gzip.compress(figures.page_script(["stage_pocket"]).encode()))
+    assert pocket < POCKET_BYTES < scripts["stage"]
     assert scripts.pop("stage") < STAGE_BYTES
     assert max(scripts.values()) < SCRIPT_BYTES
 
@@ -383,6 +385,8 @@ def test_a_stage_of_the_pocket_model_stays_small(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(small_gpt, "load", asked.append)
     stored = live.Stage()._repr_mimebundle_()[0][live.MIME]
     assert asked == []
+    assert live.Stage.module(stored["state"]) == "stage_pocket"
+    assert live.Stage.module(live.Stage(model="stories").state()) == "stage"
     story = {"story", "layer", "head", "asking", "first"}
     assert sum(len(json.dumps({name: stored["state"][name]})) for name in story) < 400
     assert len(json.dumps(stored["state"])) < 5_500

@@ -74,6 +74,11 @@ class LiveFigure(anywidget.AnyWidget):
         """
         return b""
 
+    @classmethod
+    def module(cls, state: dict[str, Any]) -> str:
+        """Name the ES module that a page with this state needs, ``name`` or ``name_VARIANT``."""
+        return cls.name
+
     def state(self) -> dict[str, Any]:
         """Give the public traits; ``type(figure)(**figure.state())`` is the same figure."""
         inherited = anywidget.AnyWidget.class_trait_names()

@@ -186,6 +186,10 @@ class Stage(LiveFigure):
     def _vectors(self) -> list[list[float]]:
         return model()["vectors"].tolist()
 
+    @classmethod
+    def module(cls, state: dict[str, Any]) -> str:
+        return cls.name if "stories" in state["given"] else f"{cls.name}_pocket"
+
     def state(self) -> dict[str, Any]:
         # What is stored is shown before any weight is there: it has to be of the state as it is.
         self.first = self._first()

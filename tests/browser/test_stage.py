@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,6 +18,7 @@ from labkit.figures.stage_stories import FALL, HEADS, LAYERS, is_fixed
 from labkit.models.pocket import sentences
 from press import HTML
 from press.extension.live_figures import placed
+from press.figures import figure_of, page_script
 from tests.browser.looking import PHONE, WIDE, serious, set_theme
 from tests.browser.test_live_pages import PLACED, READ_CONTROLS, TOO_SMALL, check_values
 
@@ -59,7 +61,14 @@ def open_stage(browser: Browser, site: str, size: dict[str, int], stage: Stage) 
         route.fulfill(body=led, content_type="text/html")
 
     page = browser.new_context(viewport=size, reduced_motion="reduce").new_page()
+
+    def run(route: Route) -> None:
+        names = route.request.url.split("/")[-1].removesuffix(".js").split("-and-")
+        modules = [one for one in names if figure_of(one) != "stage"]
+        route.fulfill(body=page_script([*modules, stage.module(stage.state())]))
+
     page.route(f"**/{name}.html", answer)
+    page.route(re.compile(r"/_static/live/[a-z_-]+\.js"), run)
     page.goto(f"{site}/{name}.html")
     return page
 

@@ -20,12 +20,16 @@ def write() -> None:
     esbuild(SCRIPTS, *entries, "--format=esm", f"--outdir={BUNDLES}")
 
 
+def figure_of(module: str) -> str:
+    """Name the figure that a module draws: that of its name, or of which it is a variant."""
+    return next(one.name for one in FIGURES if f"{module}_".startswith(f"{one.name}_"))
+
+
 def page_script(names: Collection[str]) -> str:
-    """Give what a page with these figures runs: a classic script that mounts them."""
+    """Give what a page with figures of these modules runs: a classic script that mounts them."""
     lines = [f'import {name} from "./{name}.js";' for name in names]
-    entry = "\n".join(
-        ['import { offer } from "./page.js";', *lines, f"offer({{ {', '.join(names)} }});"]
-    )
+    figures = ", ".join(f"{figure_of(name)}: {name}" for name in names)
+    entry = "\n".join(['import { offer } from "./page.js";', *lines, f"offer({{ {figures} }});"])
     return esbuild(SCRIPTS, "--format=iife", entry=entry)
 
 

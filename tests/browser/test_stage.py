@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import itertools
+import re
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, Route, expect
+from playwright.sync_api import Browser, Locator, Page, Route, expect
 
+from labkit.figures.broken_gpt import BUGS as STORY_BUGS
 from labkit.figures.live import Stage
+from labkit.figures.small_gpt import EXAMPLES
 from labkit.figures.stage import BUGS
+from labkit.figures.stage_stories import FALL, HEADS, LAYERS, is_fixed
 from labkit.models.pocket import sentences
 from press import HTML
 from press.extension.live_figures import placed
+from press.figures import figure_of, page_script
 from tests.browser.looking import PHONE, WIDE, serious, set_theme
-from tests.browser.test_live_pages import PLACED, READ_CONTROLS
+from tests.browser.test_live_pages import PLACED, READ_CONTROLS, TOO_SMALL, check_values
 
 STATES = {
     "who": {"sentence": "ben sings and", "step": "weights"},
@@ -30,25 +37,54 @@ TEXT = f"""
 <section id="third"><h2>Nothing</h2>{LONG}{LONG}</section>"""
 
 
-@pytest.fixture(params=[WIDE, PHONE], ids=["wide", "phone"])
-def page(request: pytest.FixtureRequest, browser: Browser, site: str) -> Iterator[Page]:
-    """Open the stage's page with a text that leads it."""
+TALE = Stage(model="stories", states={"tell": {"bug": "W_O left out", "asking": 2}})
+PARCEL = "small_gpt.parcel.js"
+ASKED = "performance.getEntriesByType('resource').map(one => one.name.split('/').pop())"
+STORIES = [
+    EXAMPLES["which surname"],
+    "the dogs near the cow run .",
+    "the key suits liz ford . liz ford waits and she is calm",
+]
+
+
+def open_stage(browser: Browser, site: str, size: dict[str, int], stage: Stage) -> Page:
+    """Open the stage's page with another stage on it, and a text that leads it."""
     name = PLACED["stage"][0]
     text = (HTML / f"{name}.html").read_text("utf-8")
     start = text.index('<figure class="live-figure" data-name="stage"')
     end = text.index("</figure>", start) + len("</figure>")
-    data, _ = Stage(states=STATES)._repr_mimebundle_()
+    data, _ = stage._repr_mimebundle_()
     figure = placed(next(value for key, value in data.items() if "labkit" in key)).astext()
     led = text[:start] + figure + TEXT + text[end:]
 
     def answer(route: Route) -> None:
         route.fulfill(body=led, content_type="text/html")
 
-    with browser.new_context(viewport=request.param, reduced_motion="reduce") as context:
-        page = context.new_page()
-        page.route(f"**/{name}.html", answer)
-        page.goto(f"{site}/{name}.html")
-        yield page
+    page = browser.new_context(viewport=size, reduced_motion="reduce").new_page()
+
+    def run(route: Route) -> None:
+        names = route.request.url.split("/")[-1].removesuffix(".js").split("-and-")
+        modules = [one for one in names if figure_of(one) != "stage"]
+        route.fulfill(body=page_script([*modules, stage.module(stage.state())]))
+
+    page.route(f"**/{name}.html", answer)
+    page.route(re.compile(r"/_static/live/[a-z_-]+\.js"), run)
+    page.goto(f"{site}/{name}.html")
+    return page
+
+
+@pytest.fixture(params=[WIDE, PHONE], ids=["wide", "phone"])
+def page(request: pytest.FixtureRequest, browser: Browser, site: str) -> Iterator[Page]:
+    page = open_stage(browser, site, request.param, Stage(states=STATES))
+    yield page
+    page.context.close()
+
+
+@pytest.fixture(params=[WIDE, PHONE], ids=["wide", "phone"])
+def tale(request: pytest.FixtureRequest, browser: Browser, site: str) -> Iterator[Page]:
+    page = open_stage(browser, site, request.param, TALE)
+    yield page
+    page.context.close()
 
 
 def state(page: Page) -> tuple[str, str]:
@@ -181,3 +217,102 @@ def test_all_can_use_what_stays_in_sight(page: Page):
     set_theme(page, "dark")
     assert serious(page, "article section") == []
     assert page.evaluate("scrollX") == 0
+
+
+def play(page: Page) -> Locator:
+    """Load the story GPT, by another bug and back."""
+    shown = page.locator('[data-name="stage"]')
+    for bug in (STORY_BUGS[1], "none"):
+        shown.locator('[data-trait="bug"]').select_option(label=bug)
+    shown.get_by_role("button", name="Load").wait_for(state="hidden")
+    return shown
+
+
+def told(shown: Locator) -> dict[str, Any]:
+    return TALE.state() | {trait: value for trait, _, value in shown.evaluate(READ_CONTROLS)}
+
+
+def test_a_story_is_shown_before_the_weights_come(tale: Page):
+    shown = tale.locator('[data-name="stage"]')
+    check_values(shown, "stage", TALE.state())
+    assert PARCEL not in tale.evaluate(ASKED)
+    check_values(play(tale), "stage", TALE.state())
+    assert tale.evaluate(ASKED).count(PARCEL) == 1
+
+
+def test_the_pocket_model_needs_no_weights(page: Page):
+    shown = page.locator('[data-name="stage"]')
+    shown.locator('[data-trait="bug"]').select_option(label=BUGS[1])
+    page.get_by_role("link", name="the answer").click()
+    assert not any("parcel" in name for name in page.evaluate(ASKED))
+
+
+def test_where_the_weights_do_not_come_a_line_says_so(tale: Page):
+    tale.route(f"**/{PARCEL}", lambda route: route.abort())
+    shown = tale.locator('[data-name="stage"]')
+    shown.locator('[data-trait="bug"]').select_option(label=STORY_BUGS[1])
+    expect(shown.get_by_role("button", name="The model did not come: try again")).to_be_visible()
+    expect(shown.locator(".live-spoken")).to_contain_text("as soon as the model is loaded")
+    tale.unroute(f"**/{PARCEL}")
+    shown.get_by_role("button", name="try again").click()
+    expect(shown.locator(".live-spoken")).to_contain_text("asks")
+    check_values(shown, "stage", TALE.state() | {"bug": STORY_BUGS[1]})
+
+
+@pytest.mark.parametrize("story", STORIES)
+def test_every_head_and_bug_is_pythons(browser: Browser, site: str, story: str):
+    page = open_stage(browser, site, WIDE, TALE)
+    shown, words = play(page), story.split()
+    shown.locator("textarea").fill(story)
+    shown.locator("textarea").press("Tab")
+    for bug, layer, head in itertools.product(STORY_BUGS, range(LAYERS), range(HEADS)):
+        for trait, value in [("bug", bug), ("layer", str(layer)), ("head", str(head))]:
+            shown.locator(f'[data-trait="{trait}"]').select_option(label=value)
+        asking = (layer * HEADS + 3 * head) % len(words)
+        shown.locator(".tale-chip").nth(asking).click()
+        state = TALE.state() | dict(story=story, bug=bug, layer=layer, head=head, asking=asking)
+        assert told(shown) == state
+        check_values(shown, "stage", state)
+        said = Stage(**state).values()["words of the story"]
+        fail = [is_fixed(words, i) and before - now > FALL for i, (before, now) in enumerate(said)]
+        marks = shown.locator(".tale-chip").evaluate_all(
+            "all => all.map(one => one.classList.contains('tale-fell'))"
+        )
+        assert marks == fail
+    page.context.close()
+
+
+def test_all_can_play_a_story(tale: Page):
+    shown = play(tale)
+    shown.locator('[data-trait="bug"]').select_option(label="heads merged in the wrong order")
+    assert tale.evaluate("scrollX") == 0
+    assert tale.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+    assert shown.evaluate(TOO_SMALL) == []
+    chip = shown.locator(".tale-chip").nth(3)
+    chip.press("Enter")
+    expect(chip).to_have_attribute("aria-pressed", "true")
+    place = chip.bounding_box()
+    shown.locator('[data-trait="head"]').select_option("2")
+    assert chip.bounding_box() == place
+    for theme in ("light", "dark"):
+        set_theme(tale, theme)
+        assert serious(tale, "article section") == []
+
+
+def test_a_text_leads_from_one_model_to_the_other(browser: Browser, site: str):
+    states = {
+        "who": {"model": "stories", "asking": 2},
+        "end": {"model": "pocket", "step": "answer"},
+    }
+    page = open_stage(browser, site, WIDE, Stage(states=states))
+    shown = page.locator('[data-name="stage"]')
+    page.get_by_role("link", name="Ben sings and").click()
+    expect(shown.locator(".tale-chip").nth(2)).to_have_attribute("aria-pressed", "true")
+    assert shown.locator(".stage-scene").count() == 0
+    check_values(shown, "stage", Stage(model="stories", asking=2, states=states).state())
+    expect(shown.locator(".stage-follow")).to_be_visible()
+    page.get_by_role("link", name="the answer").click()
+    check_values(shown, "stage", Stage(states=states, step="answer").state())
+    assert state(page) == ("mia reads and", "answer")
+    expect(shown.locator(".stage-follow")).to_be_visible()
+    page.context.close()

@@ -38,8 +38,7 @@ export function toggle(view, trait, { label }) {
 }
 
 /** @type {Control} */
-export function choice(view, trait, { label }) {
-  const options = view.options(trait);
+export function choice(view, trait, { label, options = view.options(trait) }) {
   const select = element(
     "select",
     { "data-trait": trait, onchange: () => view.set(trait, options[select.selectedIndex]) },
@@ -48,7 +47,7 @@ export function choice(view, trait, { label }) {
     ),
   );
   view.follow([trait], () => {
-    select.selectedIndex = options.indexOf(view.get(trait));
+    select.selectedIndex = Math.max(0, options.indexOf(view.get(trait)));
   });
   return element("label", { class: "live-control" }, label, select);
 }

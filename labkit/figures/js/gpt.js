@@ -6,8 +6,10 @@ import { linear, readTensors } from "./tensors.js";
 const EPS = 1e-5; // of LayerNorm
 
 /** @typedef {{ h: number, layers: number, base: number, at: Record<string, Tensor> }} GPT */
-// For each position the next word's probabilities; weights by layer, head, query and key.
-/** @typedef {{ next: number[][], weights: number[][][][] }} Run */
+// For each position the next word's probabilities; weights by layer, head, query and key; and each
+// head's queries, keys and values by layer, head and position.
+/** @typedef {Float64Array[][][]} Parts */
+/** @typedef {{ next: number[][], weights: number[][][][], q: Parts, k: Parts, v: Parts }} Run */
 
 /** @type {(file: DataView) => GPT} */
 export function read(file) {
@@ -45,13 +47,14 @@ function rotate(x, position, base) {
 /** @type {(a: Rows, b: Rows) => Rows} */
 const add = (a, b) => a.map((row, i) => row.map((one, j) => one + b[i][j]));
 
-// What the heads find, side by side, and their weights. A head that is off leaves zeros.
-/** @type {(qkv: Rows, gpt: GPT, on: boolean[]) => { found: Rows, weights: number[][][] }} */
-function attend(qkv, { h, base }, on) {
+// What the heads find, side by side, and their weights and parts. A head that is off leaves zeros.
+/** @type {(qkv: Rows, gpt: GPT, on: boolean[], bug: string) => { found: Rows, seen: any[] }} */
+function attend(qkv, { h, base }, on, bug) {
   const d_model = qkv[0].length / 3;
   const d_k = d_model / h;
   const found = qkv.map(() => new Float64Array(d_model));
-  const weights = on.map((isOn, head) => {
+  const divisor = bug === "not divided by √d_k" ? 1 : Math.sqrt(d_k);
+  const seen = on.map((isOn, head) => {
     const part = (which) => (row) => {
       const start = which * d_model + head * d_k;
       return row.subarray(start, start + d_k);
@@ -60,11 +63,11 @@ function attend(qkv, { h, base }, on) {
       qkv.map((row, i) => rotate(part(which)(row), i, base)),
     );
     const v = qkv.map(part(2));
-    return q.map((query, i) => {
-      const scores = k.slice(0, i + 1).map((key) => {
+    const weights = q.map((query, i) => {
+      const scores = k.slice(0, bug === "later words seen" ? k.length : i + 1).map((key) => {
         let sum = 0;
         for (let c = 0; c < d_k; c += 1) sum += query[c] * key[c];
-        return sum / Math.sqrt(d_k);
+        return sum / divisor;
       });
       const line = softmax(scores);
       if (isOn) {
@@ -72,29 +75,47 @@ function attend(qkv, { h, base }, on) {
           found[i][head * d_k + c] = line.reduce((sum, weight, j) => sum + weight * v[j][c], 0);
         }
       }
-      return [...line, ...new Array(q.length - i - 1).fill(0)];
+      return [...line, ...new Array(q.length - line.length).fill(0)];
     });
+    return { weights, q, k, v };
   });
-  return { found, weights };
+  return { found: bug === "heads merged in the wrong order" ? misread(found, d_k) : found, seen };
 }
 
-/** @type {(gpt: GPT, ids: number[], on: boolean[][]) => Run} */
-export function run(gpt, ids, on) {
+// All of head 1, position after position, then all of head 2, cut into rows as if they were merged.
+/** @type {(found: Rows, d_k: number) => Rows} */
+function misread(found, d_k) {
+  const [n, d_model] = [found.length, found[0].length];
+  return found.map((_, i) =>
+    Float64Array.from({ length: d_model }, (_, c) => {
+      const place = i * d_model + c;
+      const head = Math.floor(place / (n * d_k));
+      return found[Math.floor(place / d_k) % n][head * d_k + (place % d_k)];
+    }),
+  );
+}
+
+// A bug, named as in labkit/figures/broken_gpt.py, is in every layer.
+/** @type {(gpt: GPT, ids: number[], on: boolean[][], bug?: string) => Run} */
+export function run(gpt, ids, on, bug = "none") {
   const { numbers: words, shape } = gpt.at["words.weight"];
   let x = ids.map((id) => words.slice(id * shape[1], (id + 1) * shape[1]));
-  const weights = on.map((flags, layer) => {
+  const layers = on.map((flags, layer) => {
     const own = (part) => ["weight", "bias"].map((kind) => gpt.at[`blocks.${layer}.${part}.${kind}`]);
     const through = (part, input) => linear(input, own(part)[0], own(part)[1]);
     const norm = (part) => layerNorm(x, own(part)[0], own(part)[1]);
-    const { found, weights: seen } = attend(
-      through("attention.w_qkv", norm("attention_norm")), gpt, flags,
+    const { found, seen } = attend(
+      through("attention.w_qkv", norm("attention_norm")), gpt, flags, bug,
     );
-    x = add(x, through("attention.w_o", found));
+    x = add(x, bug === "W_O left out" ? found : through("attention.w_o", found));
     const wide = through("feed_forward.expand", norm("feed_forward_norm"));
     x = add(x, through("feed_forward.contract", wide.map((row) => row.map(gelu))));
     return seen;
   });
   const last = layerNorm(x, gpt.at["norm.weight"], gpt.at["norm.bias"]);
   const logits = linear(last, gpt.at["next_word.weight"]);
-  return { next: logits.map((row) => softmax([...row])), weights };
+  const [weights, q, k, v] = ["weights", "q", "k", "v"].map((part) =>
+    layers.map((heads) => heads.map((head) => head[part])),
+  );
+  return { next: logits.map((row) => softmax([...row])), weights, q, k, v };
 }

@@ -38,8 +38,8 @@ function standIn(name, state) {
     on: (event, listener) => listeners.set(event, [...heard(event), listener]),
     off: (event, listener) => listeners.set(event, heard(event).filter((one) => one !== listener)),
     save_changes() {},
-    send() {
-      fetchParcel(name, (bytes) => {
+    send({ of = name }) {
+      fetchParcel(of, (bytes) => {
         const buffers = bytes ? [bytes] : [];
         for (const listener of heard("msg:custom")) listener({ answer: "parcel" }, buffers);
       });

@@ -3,6 +3,7 @@ import { STEPS } from "./drawings.js";
 import { element, row, spoken, write } from "./elements.js";
 import { read, run } from "./gpt.js";
 import { chosenHead, nextWords, overview, strip } from "./gpt_parts.js";
+import { loan } from "./loan.js";
 import { after } from "./stories.js";
 import { list, storyBox } from "./story_box.js";
 import { decode } from "./tensors.js";
@@ -14,43 +15,6 @@ const PAUSE = 800; // between two words that are written, in milliseconds
 
 /** @type {(view: View) => string[]} */
 const storyOf = (view) => view.get("story").split(" ");
-
-// The model, which is asked for when it is first needed; `come` runs as soon as it is there.
-/** @typedef {import("./gpt.js").GPT} GPT */
-/** @typedef {{ loader: HTMLElement, model(): GPT | null, load(then: () => void): void }} Loan */
-/** @type {(view: View, come: (hadFocus: boolean) => void) => Loan} */
-function loan(view, come) {
-  /** @type {GPT | null} */
-  let gpt = null;
-  let asked = false;
-  let waiting = () => {};
-  const size = `${Math.round(view.get("given").bytes / 1000)} KB`;
-  const loader = button(`Load the model, ${size}`, () => load(() => {}));
-
-  function load(then) {
-    waiting = then;
-    if (asked) return;
-    asked = true;
-    write(loader, `Loading the model, ${size}`);
-    view.model.send({ ask: "parcel" });
-  }
-
-  function hear(content, buffers) {
-    if (content?.answer !== "parcel" || gpt) return;
-    if (!buffers?.length) {
-      asked = false;
-      write(loader, "The model did not come: try again");
-      return;
-    }
-    gpt = read(buffers[0]);
-    come(document.activeElement === loader);
-    loader.remove();
-    waiting();
-  }
-  view.model.on("msg:custom", hear);
-  view.undo.push(() => view.model.off("msg:custom", hear));
-  return { loader, model: () => gpt, load };
-}
 
 // What the model makes of the story, with all heads and with those left on.
 function outcomes(view, model) {

@@ -32,6 +32,10 @@ export function answers(given) {
   };
 }
 
+// A bug of the other model is none here.
+/** @type {(view: View) => string} */
+export const bugOf = (view) => (view.options("bug").includes(view.get("bug")) ? view.get("bug") : "none");
+
 // A switch puts a silent bug into the model; the sentences that then go wrong can be looked at.
 /** @type {(view: View, given: import("./stage_model.js").Pocket, load: (text: string) => void) =>
  *   Part & { draw(): number }} */
@@ -44,7 +48,7 @@ export function breakIt(view, given, load) {
   return {
     node: element("div", { class: "stage-break" }, select, told, element("div", { class: "stage-wrong-ones" }, ...shown)),
     draw() {
-      const [bug, vectors] = [view.get("bug"), view.get("vectors")];
+      const [bug, vectors] = [bugOf(view), view.get("vectors")];
       wrong = wrongOnes(given, vectors, bug);
       // Of different kinds, rather than the first of them.
       const apart = Math.max(1, Math.floor(wrong.length / NAMED));

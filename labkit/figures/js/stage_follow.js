@@ -6,6 +6,7 @@ import { element } from "./elements.js";
 import { keepInSight } from "./stage_pin.js";
 
 const LINK = 'a[href^="#stage-"]';
+const PLACED = ["model", "sentence", "step", "bug", "vectors", "query", "story", "layer", "head", "asking"];
 const PLAYED = ["click", "input", "change", "keydown", "pointerdown"];
 // What of the window the section has to reach that leads the stage.
 const BAND = "-45% 0px -45% 0px";
@@ -135,7 +136,7 @@ function lightUp(figure, model, words) {
   for (const kind of ["pointerover", "focusin"]) figure.addEventListener(kind, (event) => lightWords(under(event)));
   for (const kind of ["pointerleave", "focusout"]) figure.addEventListener(kind, () => lightWords(""));
   // What a change draws anew stays lit.
-  for (const trait of ["sentence", "step", "bug", "vectors", "query"]) model.on(`change:${trait}`, light);
+  for (const trait of PLACED) model.on(`change:${trait}`, light);
 }
 
 /** @type {(figure: HTMLElement, model: Model) => void} */
@@ -160,11 +161,15 @@ function lead(figure, model) {
   const sections = watchSections(article, reach);
   const speaking = [...links, ...words, ...article.querySelectorAll("[data-stage]")];
   const keep = keepInSight(figure, [...new Set(speaking.map((part) => part.closest("section") ?? article))]);
-  const stage = figure.querySelector(".stage");
-  const kept = stage?.querySelector(".stage-follow"); // room for the buttons, from the start
-  const bar = kept ?? element("div", { class: "stage-follow" });
-  bar.append(...(sections ? [toggle] : []), keep);
-  if (!kept) stage?.prepend(bar);
+  const bar = element("div", { class: "stage-follow" }, ...(sections ? [toggle] : []), keep);
+  const place = () => {
+    const stage = figure.querySelector(".stage");
+    const room = stage?.querySelector(".stage-follow"); // kept for the buttons from the start
+    if (room && room !== bar) room.replaceWith(bar);
+    else if (!bar.isConnected) stage?.prepend(bar);
+  };
+  model.on("change:model", place); // which makes a new scene
+  place();
 }
 
 // The script that places a figure stands before the text that follows it.

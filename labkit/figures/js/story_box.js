@@ -9,8 +9,8 @@ const wordsOf = (text) => text.toLowerCase().replaceAll(".", " . ").split(/\s+/)
 const cut = (word) => (word.length > 15 ? `${word.slice(0, 14)}…` : word);
 export const list = (words) => words.map((word) => `“${word}”`).join(", ");
 
-// What is no story is told beside it and left as it is; the old story stays.
-export function storyBox(view, { words: known, most }) {
+// What is no story is told beside it and left as it is; the old story stays. `places` are traits.
+export function storyBox(view, { words: known, most }, places = ["query", "key"]) {
   const id = unique();
   const error = complaint();
   error.line.classList.add("live-kept");
@@ -54,8 +54,8 @@ export function storyBox(view, { words: known, most }) {
   // No place may lie outside the story, and a query at its end stays there.
   function change(words) {
     const [before, last] = [view.get("story").split(" ").length, words.length].map((n) => n - 1);
-    const follows = view.get("query") === before;
-    for (const trait of ["query", "key"]) {
+    const follows = places.includes("query") && view.get("query") === before;
+    for (const trait of places) {
       if (view.get(trait) > last) view.set(trait, last);
     }
     view.set("story", words.join(" "));

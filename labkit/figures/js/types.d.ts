@@ -25,7 +25,7 @@ interface Model {
   on(event: string, listener: (...heard: any[]) => void): void;
   off(event: string, listener: (...heard: any[]) => void): void;
   // Asks Python, or the page, which answers with an event "msg:custom".
-  send(message: object): void;
+  send(message: { ask: string; of?: string }): void;
   save_changes(): void;
 }
 
@@ -51,7 +51,7 @@ interface Part {
 }
 
 // A control that sets a trait.
-type Control = (view: View, trait: string, given: { label: string }) => HTMLElement;
+type Control = (view: View, trait: string, given: { label: string; options?: any[] }) => HTMLElement;
 
 // A line below a control, and what fills it; an empty fault takes the last one back.
 interface Complaint {

@@ -44,6 +44,14 @@ export class View {
     this.close = () => this.undo.forEach((undo) => undo());
   }
 
+  // Take away all that was added, to begin anew.
+  clear() {
+    this.close();
+    this.undo = [];
+    this.tables.clear();
+    for (const node of [this.body, this.fold]) node.replaceChildren();
+  }
+
   /** @type {(trait: string) => any} */
   get(trait) {
     return this.model.get(trait);

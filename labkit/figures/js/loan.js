@@ -1,0 +1,46 @@
+// The small GPT's weights, which come when a figure is first played.
+
+import { button } from "./controls.js";
+import { write } from "./elements.js";
+import { read } from "./gpt.js";
+
+// The model, which is asked for when it is first needed; `come` runs as soon as it is there.
+/** @typedef {import("./gpt.js").GPT} GPT */
+/** @typedef {{ bytes: number, of?: string }} Lent */
+/** @typedef {{ loader: HTMLElement, model(): GPT | null, load(then: () => void): void }} Loan */
+// `of` names the figure whose parcel it is, where that is another one.
+/** @type {(view: View, come: (hadFocus: boolean) => void, given?: Lent) => Loan} */
+export function loan(view, come, given) {
+  /** @type {Lent} */
+  const { bytes, of } = given ?? view.get("given");
+  /** @type {GPT | null} */
+  let gpt = null;
+  let asked = false;
+  let waiting = () => {};
+  const size = `${Math.round(bytes / 1000)} KB`;
+  const loader = button(`Load the model, ${size}`, () => load(() => {}));
+
+  function load(then) {
+    waiting = then;
+    if (asked) return;
+    asked = true;
+    write(loader, `Loading the model, ${size}`);
+    view.model.send({ ask: "parcel", ...(of ? { of } : {}) });
+  }
+
+  function hear(content, buffers) {
+    if (content?.answer !== "parcel" || gpt) return;
+    if (!buffers?.length) {
+      asked = false;
+      write(loader, "The model did not come: try again");
+      return;
+    }
+    gpt = read(buffers[0]);
+    come(document.activeElement === loader);
+    loader.remove();
+    waiting();
+  }
+  view.model.on("msg:custom", hear);
+  view.undo.push(() => view.model.off("msg:custom", hear));
+  return { loader, model: () => gpt, load };
+}

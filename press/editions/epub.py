@@ -41,7 +41,8 @@ ACCESSIBILITY = {
 
 def files(pages: list[editions.Page]) -> dict[str, bytes]:
     """Make the files of the book, the texts in reading order."""
-    pictures: dict[str, bytes] = {}
+    # The title page has a picture that no other page shows.
+    pictures = {landing.PICTURE.name: landing.PICTURE.read_bytes()}
     names = {page.name for page in pages}
     for page in pages:
         for part in (page.body, *page.answers):
@@ -106,7 +107,7 @@ def title_page() -> str:
     """Write the first page."""
     body = (
         f'<div class="title"><h1>{editions.TITLE}</h1><p>{editions.SUBTITLE}</p>'
-        f'<p><img src="third-row.svg" alt="{landing.alt_text()}"/></p>'
+        f'<p><img src="{landing.PICTURE.name}" alt="{landing.alt_text()}"/></p>'
         f"<p>Version {editions.VERSION}. {editions.LICENCE}</p><p>{editions.EDITION}</p></div>"
     )
     return text(editions.TITLE, body)

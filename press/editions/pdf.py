@@ -102,7 +102,7 @@ def running_head(name: str, text: str) -> str:
 
 def title_page() -> str:
     """Write the first page."""
-    picture = (HTML / "_images" / "third-row.svg").as_uri()
+    picture = landing.PICTURE.as_uri()
     return (
         f'<header class="title"><h1>{editions.TITLE}</h1>'
         f'<p class="says">{editions.SUBTITLE}</p><img src="{picture}" alt="{landing.alt_text()}"/>'

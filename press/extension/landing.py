@@ -1,4 +1,4 @@
-"""The picture on the first page and in the README, drawn from the ledger."""
+"""The picture on the editions' title pages and in the README, drawn from the ledger."""
 
 from __future__ import annotations
 

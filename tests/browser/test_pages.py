@@ -64,7 +64,7 @@ THEME = "document.documentElement.dataset.theme"
 AROUND = {"exclude": [["article"]]}
 # What a page asks for as it is opened, before a figure is drawn or a model played.
 MOST_BYTES, MOST_REQUESTS = 310_000, 12
-SEARCH_BYTES = 380_000  # with all that it knows of the pages
+SEARCH_BYTES = 480_000  # with all that it knows of the pages
 
 # Bring each figure near the window, as a reader does, and wait until it is drawn.
 DRAW_FIGURES = """async () => {

@@ -198,8 +198,10 @@ def replace_by_picture(figure: Tag, picture: pictures.Picture) -> None:
         caption.string = f"{first(figure, '.live-caption').get_text()} {FIRST_STATE}"
     image = soup.new_tag("img", src=picture.scaling.as_uri(), alt=drawn)
     image["data-dots"] = picture.dots.as_uri()
+    # A text's links to states of the figure lead to the picture.
+    anchors = [anchor.extract() for anchor in figure.select('span[id^="stage-"]')]
     figure.clear()
-    figure.extend([image, caption])
+    figure.extend([*anchors, image, caption])
 
 
 def move_answers(page: Page) -> None:

@@ -183,18 +183,8 @@ class SmallGPT(LiveFigure):
     def values(self) -> dict[str, Any]:
         everything, _ = self._run(self._all_on())
         left, weights = self._run(self.heads_on)
-        words = self.story.split()
-        rules = after(words)
-        ids = stories.encode(self.story)[1:, None]
-        # The first word is given to the model, and counts as certain.
-        said = [[1.0, *one[:-1].gather(1, ids)[:, 0].tolist()] for one in (everything, left)]
-        allowed = [rules.get(word, 0.0) for word in stories.VOCABULARY]
-        following = [everything[-1].tolist(), left[-1].tolist(), allowed]
-        return {
-            "next word": [list(line) for line in zip(*following, strict=True)],
-            "words of the story": [list(line) for line in zip(*said, strict=True)],
-            "weights": weights[self.layer, self.head].tolist(),
-        }
+        shown = compared(self.story, everything, left)
+        return shown | {"weights": weights[self.layer, self.head].tolist()}
 
     @torch.no_grad()
     def _run(self, heads_on: Sequence[Sequence[bool]]) -> tuple[Tensor, Tensor]:
@@ -216,6 +206,23 @@ class SmallGPT(LiveFigure):
 def load(path: Any) -> gpt.GPT:
     """Load the model once, in float64."""
     return gpt.load_gpt(path).double()
+
+
+def compared(story: str, *runs: Tensor) -> dict[str, list[list[float]]]:
+    """Set side by side what runs of a model say of a story's words, and of its next one.
+
+    Args:
+        runs: (n, words) each, the next word's probabilities at each place.
+    """
+    rules, ids = after(story.split()), stories.encode(story)[1:, None]
+    # The first word is given to the model, and counts as certain.
+    said = [[1.0, *run[:-1].gather(1, ids)[:, 0].tolist()] for run in runs]
+    allowed = [rules.get(word, 0.0) for word in stories.VOCABULARY]
+    following = [*(run[-1].tolist() for run in runs), allowed]
+    return {
+        "next word": [list(line) for line in zip(*following, strict=True)],
+        "words of the story": [list(line) for line in zip(*said, strict=True)],
+    }
 
 
 def after(words: Sequence[str]) -> dict[str, float]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from labkit.figures.broken_gpt import BUGS, run
-from labkit.figures.small_gpt import EXAMPLES, RULES, SmallGPT, after, load
+from labkit.figures.small_gpt import EXAMPLES, RULES, SmallGPT, after, compared, load
 from labkit.models import gpt, stories
 
 MOST_WORDS = 16  # of a story that the stage shows
@@ -54,23 +54,16 @@ def values(story: str, bug: str, layer: int, head: int, asking: int) -> dict[str
     """
     model, words, ids = load(gpt.CHECKPOINT), story.split(), stories.encode(story)
     whole, broken = run(model, ids), run(model, ids, bug)
-    rules = after(words)
-    # The first word is given to the model, and counts as certain.
-    said = [
-        [1.0, *one.next[:-1].gather(1, ids[1:, None])[:, 0].tolist()] for one in (whole, broken)
-    ]
-    allowed = [rules.get(word, 0.0) for word in stories.VOCABULARY]
-    following = [whole.next[-1].tolist(), broken.next[-1].tolist(), allowed]
-    pairs = list(zip(*said, strict=True))
+    shown = compared(story, whole.next, broken.next)
     return {
         "weights": broken.weights[layer, head, min(asking, len(words) - 1)].tolist(),
         "queries of the head": broken.q[layer, head].tolist(),
         "keys of the head": broken.k[layer, head].tolist(),
         "values of the head": broken.v[layer, head].tolist(),
-        "next word": [list(line) for line in zip(*following, strict=True)],
-        "words of the story": [list(line) for line in pairs],
+        **shown,
         "fixed words that fail": sum(
-            before - now > FALL and is_fixed(words, i) for i, (before, now) in enumerate(pairs)
+            before - now > FALL and is_fixed(words, i)
+            for i, (before, now) in enumerate(shown["words of the story"])
         ),
     }
 

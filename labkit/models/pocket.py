@@ -169,14 +169,11 @@ def batch(given: Sequence[Sentence]) -> tuple[Tensor, Tensor, Tensor]:
     >>> ids.shape, is_word.shape, answers.tolist()
     (torch.Size([2, 3]), torch.Size([2, 3]), [0, 3])
     """
-    n = max(len(sentence.text.split()) for sentence in given)
-    ids = torch.stack([F.pad(row, (n - len(row), 0), value=-1) for row in map(_ids, given)])
+    rows = [encode(sentence.text) for sentence in given]
+    n = max(map(len, rows))
+    ids = torch.stack([F.pad(row, (n - len(row), 0), value=-1) for row in rows])
     answers = torch.tensor([ANSWERS.index(sentence.answer) for sentence in given])
     return ids.clamp(min=0), ids >= 0, answers
-
-
-def _ids(sentence: Sentence) -> Tensor:
-    return encode(sentence.text)
 
 
 def parted() -> tuple[list[Sentence], list[Sentence]]:
@@ -246,7 +243,7 @@ def judge(model: Pocket) -> Judged:
 
 def in_halves(model: Pocket) -> Pocket:
     """Round every number of a model to a multiple of one half."""
-    rounded = Pocket(range(len(model.U)))
+    rounded = Pocket(range(len(model.U)), model.kind)
     rounded.load_state_dict({name: (2 * x).round() / 2 for name, x in model.state_dict().items()})
     return rounded
 
@@ -310,6 +307,6 @@ def load_pocket() -> Pocket:
     starts = load_pockets()
     chosen = specimen(starts)
     one = Pocket([chosen])
-    kept = {name: x[chosen : chosen + 1] for name, x in starts.state_dict().items()}
-    one.load_state_dict(kept)
-    return in_halves(one).requires_grad_(False)
+    kept = in_halves(starts).state_dict()
+    one.load_state_dict({name: x[chosen : chosen + 1] for name, x in kept.items()})
+    return one.requires_grad_(False)

@@ -136,10 +136,6 @@ function pocket(view) {
       ),
       told(view),
   );
-  if (Object.keys(view.get("states")).length) {
-    root.classList.add("stage-led");
-    root.prepend(element("div", { class: "stage-follow" }));
-  }
   view.add(root);
   view.follow(PLAYED, draw);
 }
@@ -154,7 +150,14 @@ function render({ model, el }, stories) {
   const todo = isStory() ? "let another word ask, break the model" : "take the steps, drag a word";
   const view = new View({ model, el }, todo);
   let shown = isStory();
-  const build = () => (shown && stories ? stories : pocket)(view);
+  function build() {
+    (shown && stories ? stories : pocket)(view);
+    // Where a text leads there are buttons, and room for them from the start.
+    if (!Object.keys(view.get("states")).length) return;
+    const scene = view.body.querySelector(".stage");
+    scene?.classList.add("stage-led");
+    scene?.prepend(element("div", { class: "stage-follow" }));
+  }
   // Another model has a scene of its own.
   function change() {
     if (shown === isStory()) return;

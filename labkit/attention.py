@@ -271,6 +271,7 @@ class MultiHeadAttention(nn.Module):
         self.h_kv = arguments.key_heads(self.h, h_kv)
         self.dropout = arguments.probability("dropout", dropout)
         self.rotary_base = arguments.rotary_base(rotary_base, self.d_k)
+        self.scale = self.d_k**-0.5  # chapter 2 takes it away, to show what it is for
         packed = self.h * self.d_k + self.h_kv * (self.d_k + self.d_v)
         self.w_qkv = nn.Linear(self.d_model, packed, bias, device, dtype)
         self.w_o = nn.Linear(self.h * self.d_v, self.d_model, bias, device, dtype)
@@ -319,7 +320,7 @@ class MultiHeadAttention(nn.Module):
             ValueError: shapes that do not fit, an empty sequence, or a cache beside a context. The
                 cache then holds what it held.
         """
-        scale, p = self.d_k**-0.5, self.dropout if self.training else 0.0
+        scale, p = self.scale, self.dropout if self.training else 0.0
         is_causal = is_causal or cache is not None
         if return_weights:
             q, k, v = self._qkv(x, context, mask, cache)

@@ -73,7 +73,9 @@ class Block(nn.Module):
         self.feed_forward = FeedForward(
             d_model, 4 * d_model if d_ff is None else size("d_ff", d_ff)
         )
-        self.residual = True  # chapter 10 takes it away, to show what it is for
+        # Chapters 4 and 10 take these away, to show what they are for.
+        self.is_causal = True
+        self.residual = True
 
     def forward(
         self,
@@ -91,10 +93,10 @@ class Block(nn.Module):
         normed, weights = self.attention_norm(x), None
         if return_weights:
             attended, weights = self.attention(
-                normed, mask=mask, is_causal=True, cache=cache, return_weights=True
+                normed, mask=mask, is_causal=self.is_causal, cache=cache, return_weights=True
             )
         else:
-            attended = self.attention(normed, mask=mask, is_causal=True, cache=cache)
+            attended = self.attention(normed, mask=mask, is_causal=self.is_causal, cache=cache)
         x = x + attended if self.residual else attended
         update = self.feed_forward(self.feed_forward_norm(x))
         return (x + update if self.residual else update), weights

@@ -22,7 +22,7 @@ __all__ = ["HISTORIES", "PARTS", "Report", "histories", "loss_on", "report", "sm
     "unseen", "without"]  # fmt: skip
 
 HISTORIES = Path(__file__).with_name("training.json")
-PARTS = ("feed-forward", "LayerNorm", "residual", "attention")
+PARTS = ("feed-forward", "LayerNorm", "residual", "attention", "divisor", "mask", "W_O")
 
 WORDS = 48  # of a story
 STORIES = 32  # of a step
@@ -43,7 +43,12 @@ class Report(NamedTuple):
 
 
 def small_gpt(
-    seed: int, positions: str = "rotary", *, layers: int = 2, h_kv: int | None = None
+    seed: int,
+    positions: str = "rotary",
+    *,
+    layers: int = 2,
+    h: int = 4,
+    h_kv: int | None = None,
 ) -> GPT:
     """Make the chapters' GPT, untrained: 2 layers of 4 heads, width 64.
 
@@ -51,7 +56,7 @@ def small_gpt(
     107264
     """
     torch.manual_seed(whole("seed", seed))
-    return GPT(len(VOCABULARY), 64, 4, layers, h_kv=h_kv, positions=positions, most=WORDS)
+    return GPT(len(VOCABULARY), 64, h, layers, h_kv=h_kv, positions=positions, most=WORDS)
 
 
 def without(model: GPT, part: str) -> GPT:
@@ -59,7 +64,9 @@ def without(model: GPT, part: str) -> GPT:
 
     Args:
         model: a GPT.
-        part: one of PARTS. Without the residual, a block passes on its parts' output alone.
+        part: one of PARTS. Without the residual, a block passes on its parts' output alone; without
+            the divisor, scores are plain dot products; without the mask, positions see those after
+            them; without W_O, it is the identity.
 
     Raises:
         ValueError: not one of PARTS.
@@ -75,6 +82,13 @@ def without(model: GPT, part: str) -> GPT:
             block.attention_norm = block.feed_forward_norm = nn.Identity()
         elif part == "residual":
             block.residual = False
+        elif part == "divisor":
+            block.attention.scale = 1.0
+        elif part == "mask":
+            block.is_causal = False
+        elif part == "W_O":
+            block.attention.w_o.requires_grad_(False)
+            nn.init.eye_(block.attention.w_o.weight)
         else:
             silent = block.feed_forward.contract if part == "feed-forward" else block.attention.w_o
             silent.requires_grad_(False)
@@ -126,6 +140,7 @@ def train(
     every: int = 25,
     marked: bool = False,
     decay: float = 0.2,
+    rate: float = 1.0,
 ) -> Iterator[Report]:
     """Train a model in place, and report now and then.
 
@@ -140,6 +155,7 @@ def train(
         marked: train on stories that begin with "a" where a thing is new.
         decay: weight decay: until the rate falls, each step takes this share of it off every
             weight.
+        rate: how many times the usual learning rate.
 
     Yields:
         A report every so many steps, and one after the last.
@@ -151,11 +167,11 @@ def train(
     """
     steps, judged = size("steps", steps), unseen(marked=marked)
     optimizers = _optimizers(model, decay)
-    full = [optimizer.param_groups[0]["lr"] for optimizer in optimizers]
+    full = [rate * optimizer.param_groups[0]["lr"] for optimizer in optimizers]
     for step in range(1, steps + 1):
         left = (steps - step + 1) / (COOL_DOWN * steps)
-        for optimizer, rate in zip(optimizers, full, strict=True):
-            optimizer.param_groups[0]["lr"] = rate * min(1.0, step / WARM_UP, left)
+        for optimizer, most in zip(optimizers, full, strict=True):
+            optimizer.param_groups[0]["lr"] = most * min(1.0, step / WARM_UP, left)
             optimizer.param_groups[0]["weight_decay"] = decay if left > 1 else 0.0
             optimizer.zero_grad()
         stories = Stories.draw(STORIES, WORDS, seed * UNSEEN_SEED + step, marked=marked)

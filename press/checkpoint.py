@@ -9,12 +9,19 @@ and so do the files; tests train again to the same targets.
 
 from __future__ import annotations
 
+import argparse
 import json
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from typing import Any
+from contextlib import contextmanager, nullcontext
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.optim.optimizer import (
+    register_optimizer_step_post_hook,
+    register_optimizer_step_pre_hook,
+)
 from tqdm import tqdm
 
 from labkit.models.gpt import CHECKPOINT, GPT, load_gpt, save_gpt
@@ -25,9 +32,9 @@ from labkit.models.reporters import Reporter, save_reporters, train_reporter
 from labkit.models.stories import Stories
 from labkit.models.training import (
     HISTORIES,
-    PARTS,
     WORDS,
     Report,
+    histories,
     report,
     small_gpt,
     train,
@@ -39,14 +46,39 @@ from labkit.sharing import share_heads
 STEPS, EVERY = 1_000, 25
 KEPT = "rotary 0"  # the run whose weights are written
 LITTLE_DECAY = 0.01
+
+
+class Short(NamedTuple):
+    """How a model of chapters 2 and 4 differs from the small GPT; it reads fewer stories."""
+
+    h: int = 4
+    part: str | None = None  # what is left out, one of PARTS
+    small_start: bool = False  # queries and keys begin smaller, each by d_k^(1/4)
+    small_steps: bool = False  # and every step moves their matrices less by as much
+    rate: float = 1.0  # the best of 0.25, 0.5, 1 and 2 on a seed that is not told of
+
+
+SHORT_STEPS, SHORT_EVERY = 600, 100
+SHORT = {
+    "short": Short(),
+    "without divisor": Short(part="divisor"),
+    "small start": Short(part="divisor", small_start=True),
+    "small steps": Short(part="divisor", small_steps=True),
+    "small start and steps": Short(part="divisor", small_start=True, small_steps=True),
+    "one head": Short(h=1),
+    "one head without divisor": Short(h=1, part="divisor"),
+    "without mask": Short(part="mask"),
+}
+HONESTLY = "without mask, asked honestly"
 RUNS = [  # what is told apart, and the seed
     *(f"rotary {seed}" for seed in range(5)),
-    *(f"without {part} 0" for part in PARTS),
+    *(f"without {part} 0" for part in ("feed-forward", "LayerNorm", "residual", "attention")),
     *(f"{positions} 0" for positions in ("learned", "sinusoidal", "none")),
     *(f"marked {seed}" for seed in range(5)),
     *(f"little decay {seed}" for seed in range(5)),
     "one layer 0",
     *(f"{kind} {seed}" for kind in ("two key heads", "one key head") for seed in range(5)),
+    *(f"{kind} {seed}" for kind in SHORT for seed in range(5)),
 ]
 KEY_HEADS = {"two key heads": 2, "one key head": 1}
 SILENCED = "attention silenced 0"
@@ -69,6 +101,8 @@ def run(name: str) -> tuple[GPT, list[Report]]:
     """Train the model of a run."""
     torch.set_num_threads(1)
     kind, _, seed = name.rpartition(" ")
+    if kind in SHORT:
+        return short_run(SHORT[kind], int(seed))
     model = model_of(kind, int(seed))
     differing: dict[str, dict[str, Any]] = {
         "marked": {"marked": True},
@@ -76,6 +110,47 @@ def run(name: str) -> tuple[GPT, list[Report]]:
     }
     more = differing.get(kind, {})
     return model, list(train(model, STEPS, int(seed), every=EVERY, **more))
+
+
+def short_run(kind: Short, seed: int) -> tuple[GPT, list[Report]]:
+    """Train a model of chapter 2 or 4."""
+    model = small_gpt(seed, h=kind.h)
+    if kind.part is not None:
+        without(model, kind.part)
+    if kind.small_start:
+        with torch.no_grad():
+            for layer in (block.attention for block in model.stack()):
+                for part in (layer.w_q, layer.w_k):
+                    part.weight.mul_(layer.d_k**-0.25)
+    with small_steps(model) if kind.small_steps else nullcontext():
+        told = list(train(model, SHORT_STEPS, seed, every=SHORT_EVERY, rate=kind.rate))
+    return model, told
+
+
+@contextmanager
+def small_steps(model: GPT) -> Iterator[None]:
+    """Let every step move the matrices of queries and keys less, by d_k^(1/4)."""
+    layers = [block.attention for block in model.stack()]
+    before: list[Tensor] = []
+
+    def views() -> Iterator[tuple[float, Tensor]]:
+        for layer in layers:
+            for part in (layer.w_q, layer.w_k):
+                yield layer.d_k**-0.25, part.weight
+
+    @torch.no_grad()
+    def keep(*_: Any) -> None:
+        before[:] = [weight.clone() for _, weight in views()]
+
+    @torch.no_grad()
+    def shorten(*_: Any) -> None:
+        for (share, weight), old in zip(views(), before, strict=True):
+            weight.copy_(old.lerp(weight, share))
+
+    hooks = [register_optimizer_step_pre_hook(keep), register_optimizer_step_post_hook(shorten)]
+    yield
+    for hook in hooks:
+        hook.remove()
 
 
 def converted(name: str) -> list[Report]:
@@ -126,22 +201,38 @@ def as_json(histories: dict[str, list[Report]]) -> str:
     return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
+def honestly(model: GPT) -> list[Report]:
+    """Judge a model that was trained without a mask where it sees the past alone."""
+    for block in model.stack():
+        block.is_causal = True
+    return [report(model, unseen(), SHORT_STEPS)]
+
+
 def main() -> None:
-    save_pockets([train_pockets(STARTS, kind=kind) for kind in KINDS], POCKETS)
-    save_reporters(reporters(), REPORTERS)
-    histories: dict[str, list[Report]] = {}
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("kinds", nargs="*", help="of runs to train again; all unless given")
+    kinds = parser.parse_args().kinds
+    names = [name for name in RUNS if not kinds or name.rpartition(" ")[0] in kinds]
+    if not kinds:
+        save_pockets([train_pockets(STARTS, kind=kind) for kind in KINDS], POCKETS)
+        save_reporters(reporters(), REPORTERS)
+    told = histories() if kinds else {}
     with ProcessPoolExecutor() as pool:
-        waiting = {pool.submit(run, name): name for name in RUNS}
-        for done in tqdm(as_completed(waiting), "training", len(RUNS), unit="run"):
+        waiting = {pool.submit(run, name): name for name in names}
+        for done in tqdm(as_completed(waiting), "training", len(names), unit="run"):
             name = waiting[done]
-            model, histories[name] = done.result()
-            last = histories[name][-1]
+            model, told[name] = done.result()
+            last = told[name][-1]
             right = ", ".join(f"{relation} {p:.3f}" for relation, p in last.right.items())
             tqdm.write(f"{name}: loss {last.loss:.3f}; {right}")
             if name == KEPT:
                 save_gpt(model, CHECKPOINT)
-    kept = {name: histories[name] for name in RUNS} | {name: converted(name) for name in CONVERTED}
-    HISTORIES.write_text(as_json(kept), encoding="utf-8")
+            kind, _, seed = name.rpartition(" ")
+            if kind == "without mask":
+                told[f"{HONESTLY} {seed}"] = honestly(model)
+    told |= {name: converted(name) for name in CONVERTED if not kinds}
+    order = [*RUNS, *(f"{HONESTLY} {seed}" for seed in range(5)), *CONVERTED]
+    HISTORIES.write_text(as_json({n: told[n] for n in order if n in told}), encoding="utf-8")
 
 
 if __name__ == "__main__":

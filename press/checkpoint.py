@@ -32,6 +32,7 @@ from labkit.models.reporters import Reporter, save_reporters, train_reporter
 from labkit.models.stories import Stories
 from labkit.models.training import (
     HISTORIES,
+    PARTS,
     WORDS,
     Report,
     histories,
@@ -52,7 +53,7 @@ class Short(NamedTuple):
     """How a model of chapters 2 and 4 differs from the small GPT; it reads fewer stories."""
 
     h: int = 4
-    part: str | None = None  # what is left out, one of PARTS
+    part: str | None = None  # what is left out, one of OF_ATTENTION
     small_start: bool = False  # queries and keys begin smaller, each by d_k^(1/4)
     small_steps: bool = False  # and every step moves their matrices less by as much
     rate: float = 1.0  # the best of 0.25, 0.5, 1 and 2 on a seed that is not told of
@@ -72,7 +73,7 @@ SHORT = {
 HONESTLY = "without mask, asked honestly"
 RUNS = [  # what is told apart, and the seed
     *(f"rotary {seed}" for seed in range(5)),
-    *(f"without {part} 0" for part in ("feed-forward", "LayerNorm", "residual", "attention")),
+    *(f"without {part} 0" for part in PARTS),
     *(f"{positions} 0" for positions in ("learned", "sinusoidal", "none")),
     *(f"marked {seed}" for seed in range(5)),
     *(f"little decay {seed}" for seed in range(5)),

@@ -18,11 +18,12 @@ from labkit.arguments import one_of, size, whole
 from labkit.models.gpt import GPT
 from labkit.models.stories import VOCABULARY, Stories
 
-__all__ = ["HISTORIES", "PARTS", "Report", "histories", "loss_on", "report", "small_gpt", "train",
+__all__ = ["HISTORIES", "OF_ATTENTION", "PARTS", "Report", "histories", "loss_on", "report", "small_gpt", "train",
     "unseen", "without"]  # fmt: skip
 
 HISTORIES = Path(__file__).with_name("training.json")
-PARTS = ("feed-forward", "LayerNorm", "residual", "attention", "divisor", "mask", "W_O")
+PARTS = ("feed-forward", "LayerNorm", "residual", "attention")  # of a block
+OF_ATTENTION = ("divisor", "mask")
 
 WORDS = 48  # of a story
 STORIES = 32  # of a step
@@ -64,17 +65,17 @@ def without(model: GPT, part: str) -> GPT:
 
     Args:
         model: a GPT.
-        part: one of PARTS. Without the residual, a block passes on its parts' output alone; without
+        part: one of PARTS or OF_ATTENTION. Without the residual, a block passes on its parts' output alone; without
             the divisor, scores are plain dot products; without the mask, positions see those after
-            them; without W_O, it is the identity.
+            them.
 
     Raises:
-        ValueError: not one of PARTS.
+        ValueError: none of these.
 
     >>> without(small_gpt(0), "residual").blocks[0].residual
     False
     """
-    one_of("part", part, PARTS)
+    one_of("part", part, PARTS + OF_ATTENTION)
     if part == "LayerNorm":
         model.norm = nn.Identity()
     for block in model.stack():
@@ -86,9 +87,6 @@ def without(model: GPT, part: str) -> GPT:
             block.attention.scale = 1.0
         elif part == "mask":
             block.is_causal = False
-        elif part == "W_O":
-            block.attention.w_o.requires_grad_(False)
-            nn.init.eye_(block.attention.w_o.weight)
         else:
             silent = block.feed_forward.contract if part == "feed-forward" else block.attention.w_o
             silent.requires_grad_(False)

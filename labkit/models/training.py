@@ -18,8 +18,8 @@ from labkit.arguments import one_of, size, whole
 from labkit.models.gpt import GPT
 from labkit.models.stories import VOCABULARY, Stories
 
-__all__ = ["HISTORIES", "OF_ATTENTION", "PARTS", "Report", "histories", "loss_on", "report", "small_gpt", "train",
-    "unseen", "without"]  # fmt: skip
+__all__ = ["HISTORIES", "OF_ATTENTION", "PARTS", "Report", "histories", "loss_on", "report",
+    "small_gpt", "train", "unseen", "without"]  # fmt: skip
 
 HISTORIES = Path(__file__).with_name("training.json")
 PARTS = ("feed-forward", "LayerNorm", "residual", "attention")  # of a block
@@ -65,9 +65,9 @@ def without(model: GPT, part: str) -> GPT:
 
     Args:
         model: a GPT.
-        part: one of PARTS or OF_ATTENTION. Without the residual, a block passes on its parts' output alone; without
-            the divisor, scores are plain dot products; without the mask, positions see those after
-            them.
+        part: one of PARTS or OF_ATTENTION. Without the residual, a block passes on its parts'
+            output alone; without the divisor, scores are plain dot products; without the mask,
+            positions see those after them.
 
     Raises:
         ValueError: none of these.

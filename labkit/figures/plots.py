@@ -10,12 +10,13 @@ from labkit.figures.palette import GREY, HEADS
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
-__all__ = ["animation", "boxes", "figure", "heatmap", "lines"]
+__all__ = ["animation", "boxes", "dots", "figure", "heatmap", "lines"]
 
 # In capitals, as the notebooks store them.
 BLUE, ORANGE, GREEN, PINK = (light.upper() for light, _ in HEADS.values())
 COLOURS = (ORANGE, BLUE, PINK, GREEN)
 SYMBOLS = ("x-thin", "diamond-open")
+DOTS = ("circle", "diamond", "square", "triangle-up")
 # As many as there are lines in one figure, so that no two share both colour and dash.
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash")
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
@@ -150,6 +151,45 @@ def boxes(
         traces.append({**points, "name": name, "x": list(x), "y": list(y)})
     axis = {"tickvals": list(range(len(categories))), "ticktext": list(categories)}
     return figure(traces, title=title, alt=alt, xaxis=axis, **layout)
+
+
+def dots(
+    runs: dict[str, dict[str, Sequence[float]]], *, title: str, alt: str, **layout: Any
+) -> Figure:
+    """Draw each run as a dot, a row for each kind of run, the first one on top.
+
+    Args:
+        runs: for each kind of run, which may be broken by ``<br>``, and each quantity the values of
+            all its runs. Quantities are told apart by colour, by symbol and by their height in the
+            row.
+        title: what stands above the figure.
+        alt: the text that says what the figure shows; it is also its caption.
+        layout: further plotly layout.
+
+    Raises:
+        ValueError: kinds with different quantities, or more quantities than symbols.
+    """
+    quantities = list(next(iter(runs.values()), {}))
+    if len(quantities) > len(DOTS) or any(list(kind) != quantities for kind in runs.values()):
+        raise ValueError(
+            f"each kind of run needs the same quantities, at most {len(DOTS)} of them; got "
+            f"{[list(kind) for kind in runs.values()]}."
+        )
+    traces = []
+    for side, quantity in enumerate(quantities):
+        height = 0.4 * ((len(quantities) - 1) / 2 - side) / max(1, len(quantities) - 1)
+        spots = [
+            (value, -row + height)
+            for row, kind in enumerate(runs.values())
+            for value in kind[quantity]
+        ]
+        x, y = zip(*spots, strict=True)
+        look = {"symbol": DOTS[side], "size": 11, "color": COLOURS[side], "opacity": 0.75}
+        points = {"type": "scatter", "mode": "markers", "marker": look}
+        traces.append({**points, "name": quantity, "x": list(x), "y": list(y)})
+    rows = {"tickvals": [-row for row in range(len(runs))], "ticktext": list(runs)}
+    room = {"height": 150 + 70 * len(runs), "yaxis": {**rows, "zeroline": False}}
+    return figure(traces, title=title, alt=alt, **(room | {"legend": {"y": -0.3}} | layout))
 
 
 def lines(

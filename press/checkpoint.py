@@ -115,39 +115,44 @@ def run(name: str) -> tuple[GPT, list[Report]]:
     return model, list(train(model, STEPS, int(seed), every=EVERY, **more))
 
 
-def short_run(kind: Short, seed: int) -> tuple[GPT, list[Report]]:
-    """Train a model of chapter 2 or 4."""
+def short_model(kind: Short, seed: int) -> GPT:
+    """Make a model of chapter 2 or 4, untrained."""
     model = small_gpt(seed, h=kind.h)
     if kind.part is not None:
         without(model, kind.part)
     if kind.small_start:
         with torch.no_grad():
-            for layer in (block.attention for block in model.stack()):
-                for part in (layer.w_q, layer.w_k):
-                    part.weight.mul_(layer.d_k**-0.25)
+            for share, weight in queries_and_keys(model):
+                weight.mul_(share)
+    return model
+
+
+def short_run(kind: Short, seed: int) -> tuple[GPT, list[Report]]:
+    """Train a model of chapter 2 or 4."""
+    model = short_model(kind, seed)
     with small_steps(model) if kind.small_steps else nullcontext():
-        told = list(train(model, SHORT_STEPS, seed, every=SHORT_EVERY, rate=kind.rate))
-    return model, told
+        return model, list(train(model, SHORT_STEPS, seed, every=SHORT_EVERY, rate=kind.rate))
+
+
+def queries_and_keys(model: GPT) -> Iterator[tuple[float, Tensor]]:
+    """Give each matrix of queries and of keys, and d_k^(-1/4), of which two divide a score."""
+    for layer in (block.attention for block in model.stack()):
+        for part in (layer.w_q, layer.w_k):
+            yield layer.d_k**-0.25, part.weight
 
 
 @contextmanager
 def small_steps(model: GPT) -> Iterator[None]:
     """Let every step move the matrices of queries and keys less, by d_k^(1/4)."""
-    layers = [block.attention for block in model.stack()]
     before: list[Tensor] = []
-
-    def views() -> Iterator[tuple[float, Tensor]]:
-        for layer in layers:
-            for part in (layer.w_q, layer.w_k):
-                yield layer.d_k**-0.25, part.weight
 
     @torch.no_grad()
     def keep(*_: Any) -> None:
-        before[:] = [weight.clone() for _, weight in views()]
+        before[:] = [weight.clone() for _, weight in queries_and_keys(model)]
 
     @torch.no_grad()
     def shorten(*_: Any) -> None:
-        for (share, weight), old in zip(views(), before, strict=True):
+        for (share, weight), old in zip(queries_and_keys(model), before, strict=True):
             weight.copy_(old.lerp(weight, share))
 
     hooks = [register_optimizer_step_pre_hook(keep), register_optimizer_step_post_hook(shorten)]

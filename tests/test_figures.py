@@ -44,6 +44,16 @@ def test_boxes_place_quantiles_and_marks():
     assert marks["x"] == box["x"]
 
 
+def test_dots_have_a_row_for_each_kind_and_a_symbol_for_each_quantity():
+    runs = {"one": {"a": [0.5, 1.0], "b": [0.1]}, "two": {"a": [0.2], "b": [0.3]}}
+    first, second = figures.dots(runs, title="t", alt="a").to_dict()["data"]
+    assert (first["x"], second["x"]) == ([0.5, 1.0, 0.2], [0.1, 0.3])
+    assert [round(y) for y in first["y"] + second["y"]] == [0, 0, -1, 0, -1]
+    assert first["marker"]["symbol"] != second["marker"]["symbol"]
+    with pytest.raises(ValueError, match="needs the same quantities"):
+        figures.dots(runs | {"three": {}}, title="t", alt="a")
+
+
 def test_lines_differ_and_marks_are_labelled():
     curves = {str(i): torch.tensor([0.0, 1 / 3]) for i in range(5)}
     drawn = figures.lines(

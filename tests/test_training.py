@@ -6,6 +6,7 @@ RETRAIN=1 trains five seeds anew, which takes minutes; else one short run shows 
 from __future__ import annotations
 
 import os
+from contextlib import nullcontext
 
 import pytest
 import torch
@@ -21,7 +22,21 @@ from labkit.models.training import (
     unseen,
     without,
 )
-from press.checkpoint import CONVERTED, EVERY, KEPT, KEY_HEADS, RUNS, converted, run
+from press.checkpoint import (
+    CONVERTED,
+    EVERY,
+    HONESTLY,
+    KEPT,
+    KEY_HEADS,
+    RUNS,
+    SHORT,
+    SHORT_EVERY,
+    SHORT_STEPS,
+    converted,
+    run,
+    short_model,
+    small_steps,
+)
 
 RETRAIN = "RETRAIN" in os.environ
 LEARNED = 0.99  # mean probability on what is right
@@ -55,10 +70,11 @@ def test_the_kept_histories_meet_the_targets(seed: int):
 
 def test_the_kept_histories_are_those_that_would_be_made():
     kept = histories()
-    assert list(kept) == RUNS + CONVERTED
-    assert {tuple(one.step for one in kept[name]) for name in RUNS} == {
-        tuple(range(EVERY, 1_001, EVERY))
-    }
+    assert list(kept) == [*RUNS, *(f"{HONESTLY} {seed}" for seed in range(5)), *CONVERTED]
+    for name in RUNS:
+        short = name.rpartition(" ")[0] in SHORT
+        steps = (SHORT_EVERY, SHORT_STEPS) if short else (EVERY, 1_000)
+        assert [one.step for one in kept[name]] == [*range(steps[0], steps[1] + 1, steps[0])]
 
 
 @pytest.mark.parametrize("name", CONVERTED)
@@ -79,6 +95,47 @@ def test_with_fewer_heads_of_keys_the_targets_are_met_as_well(kind: str, seed: i
 def test_training_again_meets_the_targets(seed: int):
     _, reports = run(f"rotary {seed}")
     check_targets(reports[-1])
+
+
+@torch.no_grad()
+def test_without_the_divisor_scores_are_plain_dot_products():
+    x = torch.randn(1, 5, 64)
+    whole, undivided = (small_gpt(0).stack()[0].attention for _ in range(2))
+    undivided.w_q.weight.mul_(whole.d_k**-0.5)
+    undivided.scale = 1.0
+    torch.testing.assert_close(undivided(x), whole(x))
+    assert {block.attention.scale for block in without(small_gpt(0), "divisor").stack()} == {1.0}
+
+
+def test_without_the_mask_a_word_hears_of_later_ones():
+    ids = unseen(2).ids
+    other = torch.cat([ids[:, :-1], (ids[:, -1:] + 1) % 56], dim=1)
+    for model, hears in ((small_gpt(0), False), (without(small_gpt(0), "mask"), True)):
+        assert torch.allclose(model(ids)[:, 0], model(other)[:, 0], atol=1e-4) != hears
+
+
+@torch.no_grad()
+def test_a_small_start_begins_with_the_divided_scores():
+    ids = unseen(2).ids
+    divided, small = (short_model(SHORT[kind], 0)(ids) for kind in ("one head", "small start"))
+    torch.testing.assert_close(small, divided)
+
+
+def test_small_steps_shorten_what_moves_queries_and_keys_alone():
+    moved = []
+    for shortened in (False, True):
+        model = small_gpt(0, h=1)
+        layer = model.stack()[0].attention
+        before = layer.w_qkv.weight.detach().clone()
+        optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+        for parameter in model.parameters():
+            parameter.grad = torch.ones_like(parameter)
+        with small_steps(model) if shortened else nullcontext():
+            optimizer.step()
+        moved.append((layer.w_qkv.weight.detach() - before).mean(dim=1))
+    expected = torch.ones(192)
+    expected[:128] = 64**-0.25
+    torch.testing.assert_close(moved[1] / moved[0], expected)
 
 
 @pytest.mark.slow

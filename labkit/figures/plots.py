@@ -188,8 +188,11 @@ def dots(
         points = {"type": "scatter", "mode": "markers", "marker": look}
         traces.append({**points, "name": quantity, "x": list(x), "y": list(y)})
     rows = {"tickvals": [-row for row in range(len(runs))], "ticktext": list(runs)}
-    room = {"height": 150 + 70 * len(runs), "yaxis": {**rows, "zeroline": False}}
-    return figure(traces, title=title, alt=alt, **(room | {"legend": {"y": -0.3}} | layout))
+    plot = 30 + 70 * len(runs)
+    room: dict[str, Any] = {"height": plot + 150, "margin": {"l": 60, "r": 20, "t": 60, "b": 90}}
+    # The legend stands below the title of the axis.
+    room |= {"legend": {"y": -60 / plot}, "yaxis": {**rows, "zeroline": False}}
+    return figure(traces, title=title, alt=alt, **(room | layout))
 
 
 def lines(

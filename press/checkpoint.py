@@ -37,6 +37,7 @@ from labkit.models.training import (
     Report,
     histories,
     report,
+    saturated_rows,
     small_gpt,
     train,
     unseen,
@@ -72,6 +73,12 @@ SHORT = {
     "four heads without divisor": Short(part="divisor", rate=0.25),
     "without mask": Short(part="mask"),
 }
+# How rows saturate in the first steps, at one rate for all.
+FOLLOWED_STEPS, FOLLOWED_EVERY, FOLLOWED_RATE = 200, 20, 0.5
+FOLLOWED = {
+    f"{kind}, followed": SHORT[kind]._replace(rate=FOLLOWED_RATE)
+    for kind in ("one head", "without divisor", "small start", "small start and steps")
+}
 HONESTLY = "without mask, asked honestly"
 RUNS = [  # what is told apart, and the seed
     *(f"rotary {seed}" for seed in range(5)),
@@ -81,7 +88,7 @@ RUNS = [  # what is told apart, and the seed
     *(f"little decay {seed}" for seed in range(5)),
     "one layer 0",
     *(f"{kind} {seed}" for kind in ("two key heads", "one key head") for seed in range(5)),
-    *(f"{kind} {seed}" for kind in SHORT for seed in range(5)),
+    *(f"{kind} {seed}" for kind in (*SHORT, *FOLLOWED) for seed in range(5)),
 ]
 KEY_HEADS = {"two key heads": 2, "one key head": 1}
 SILENCED = "attention silenced 0"
@@ -106,6 +113,8 @@ def run(name: str) -> tuple[GPT, list[Report]]:
     kind, _, seed = name.rpartition(" ")
     if kind in SHORT:
         return short_run(SHORT[kind], int(seed))
+    if kind in FOLLOWED:
+        return followed_run(FOLLOWED[kind], int(seed))
     model = model_of(kind, int(seed))
     differing: dict[str, dict[str, Any]] = {
         "marked": {"marked": True},
@@ -132,6 +141,16 @@ def short_run(kind: Short, seed: int) -> tuple[GPT, list[Report]]:
     model = short_model(kind, seed)
     with small_steps(model) if kind.small_steps else nullcontext():
         return model, list(train(model, SHORT_STEPS, seed, every=SHORT_EVERY, rate=kind.rate))
+
+
+def followed_run(kind: Short, seed: int) -> tuple[GPT, list[Report]]:
+    """Train a model of chapter 2 for a few steps, and count its saturated rows from the start."""
+    model, stories = short_model(kind, seed), unseen()
+    reports = [report(model, stories)._replace(saturated=saturated_rows(model, stories))]
+    with small_steps(model) if kind.small_steps else nullcontext():
+        for told in train(model, FOLLOWED_STEPS, seed, every=FOLLOWED_EVERY, rate=kind.rate):
+            reports.append(told._replace(saturated=saturated_rows(model, stories)))
+    return model, reports
 
 
 def queries_and_keys(model: GPT) -> Iterator[tuple[float, Tensor]]:
@@ -203,6 +222,7 @@ def as_json(histories: dict[str, list[Report]]) -> str:
     for name, reports in histories.items():
         short = [
             (report.step, round(report.loss, 4), {k: round(p, 4) for k, p in report.right.items()})
+            + (() if report.saturated is None else (round(report.saturated, 4),))
             for report in reports
         ]
         lines.append(f"{json.dumps(name)}: {json.dumps(short)}")

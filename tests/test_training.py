@@ -25,6 +25,9 @@ from labkit.models.training import (
 from press.checkpoint import (
     CONVERTED,
     EVERY,
+    FOLLOWED,
+    FOLLOWED_EVERY,
+    FOLLOWED_STEPS,
     HONESTLY,
     KEPT,
     KEY_HEADS,
@@ -72,9 +75,13 @@ def test_the_kept_histories_are_those_that_would_be_made():
     kept = histories()
     assert list(kept) == [*RUNS, *(f"{HONESTLY} {seed}" for seed in range(5)), *CONVERTED]
     for name in RUNS:
-        short = name.rpartition(" ")[0] in SHORT
-        steps = (SHORT_EVERY, SHORT_STEPS) if short else (EVERY, 1_000)
-        assert [one.step for one in kept[name]] == [*range(steps[0], steps[1] + 1, steps[0])]
+        kind = name.rpartition(" ")[0]
+        steps = range(EVERY, 1_001, EVERY)
+        if kind in SHORT:
+            steps = range(SHORT_EVERY, SHORT_STEPS + 1, SHORT_EVERY)
+        if kind in FOLLOWED:
+            steps = range(0, FOLLOWED_STEPS + 1, FOLLOWED_EVERY)
+        assert [one.step for one in kept[name]] == [*steps]
 
 
 @pytest.mark.parametrize("name", CONVERTED)

@@ -19,7 +19,7 @@ from labkit.models.gpt import GPT
 from labkit.models.stories import VOCABULARY, Stories
 
 __all__ = ["HISTORIES", "OF_ATTENTION", "PARTS", "Report", "histories", "loss_on", "report",
-    "small_gpt", "train", "unseen", "without"]  # fmt: skip
+    "saturated_rows", "small_gpt", "train", "unseen", "without"]  # fmt: skip
 
 HISTORIES = Path(__file__).with_name("training.json")
 PARTS = ("feed-forward", "LayerNorm", "residual", "attention")  # of a block
@@ -41,6 +41,7 @@ class Report(NamedTuple):
     step: int
     loss: float  # cross-entropy, in nats a word
     right: dict[str, float]  # for each relation the mean probability on what is right
+    saturated: float | None = None  # the share of saturated_rows, of runs that follow it
 
 
 def small_gpt(
@@ -128,6 +129,19 @@ def report(model: GPT, stories: Stories, step: int = 0) -> Report:
     logits = model(stories.ids)
     loss = _loss(logits[:, :-1], stories.ids).item()
     return Report(step, loss, stories.right(logits.softmax(-1)))
+
+
+@torch.no_grad()
+def saturated_rows(model: GPT, stories: Stories) -> float:
+    """Give the share of rows of weights, of all layers and heads, whose largest is above 0.99.
+
+    Rows of the first ten words are left out: they have few words to choose among.
+
+    >>> saturated_rows(small_gpt(0), unseen(2)) < 0.01
+    True
+    """
+    _, weights = model(stories.ids, return_weights=True)
+    return (weights[..., 10:, :].amax(-1) > 0.99).float().mean().item()
 
 
 def train(

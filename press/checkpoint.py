@@ -1,10 +1,11 @@
 """Train what pages play: ``press.checkpoint``, or `make checkpoint`.
 
 Of the small GPT and its variants it writes what a page has no time for: the trained weights,
-stories.safetensors, and what each run had learned after how many steps, training.json. Of chapter
-8's layers it writes those that its figure runs, reporters.safetensors; of the pocket model its
-twenty starts, pocket.safetensors: all in labkit/models. On another machine the last digits differ,
-and so do the files; tests train again to the same targets.
+stories.safetensors, and unmasked.safetensors of the one without a mask; and what each run had
+learned after how many steps, training.json. Of chapter 8's layers it writes those that its figure
+runs, reporters.safetensors; of the pocket model its twenty starts, pocket.safetensors: all in
+labkit/models. On another machine the last digits differ, and so do the files; tests train again to
+the same targets.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from labkit.models.stories import Stories
 from labkit.models.training import (
     HISTORIES,
     PARTS,
+    UNMASKED,
     WORDS,
     Report,
     histories,
@@ -45,7 +47,8 @@ from labkit.models.training import (
 from labkit.sharing import share_heads
 
 STEPS, EVERY = 1_000, 25
-KEPT = "rotary 0"  # the run whose weights are written
+KEPT = "rotary 0"
+WRITTEN = {KEPT: CHECKPOINT, "without mask 0": UNMASKED}  # the runs whose weights are kept
 LITTLE_DECAY = 0.01
 
 
@@ -233,8 +236,8 @@ def main() -> None:
             last = told[name][-1]
             right = ", ".join(f"{relation} {p:.3f}" for relation, p in last.right.items())
             tqdm.write(f"{name}: loss {last.loss:.3f}; {right}")
-            if name == KEPT:
-                save_gpt(model, CHECKPOINT)
+            if name in WRITTEN:
+                save_gpt(model, WRITTEN[name])
             kind, _, seed = name.rpartition(" ")
             if kind == "without mask":
                 told[f"{HONESTLY} {seed}"] = honestly(model)

@@ -16,6 +16,7 @@ from labkit.models.training import (
     PARTS,
     Report,
     histories,
+    load_unmasked,
     report,
     small_gpt,
     train,
@@ -61,6 +62,14 @@ def test_the_kept_model_meets_the_targets_in_half_precision():
     check_targets(found)
     kept = histories()[KEPT][-1]
     assert abs(found.loss - kept.loss) < 1e-3, "the weights are those of the kept history"
+
+
+def test_the_kept_model_without_a_mask_knows_what_comes_only_where_it_is_shown():
+    model, stories = load_unmasked(), unseen()
+    assert report(model, stories).loss < 0.01
+    for block in model.stack():
+        block.is_causal = True
+    assert report(model, stories).loss > stories.floor + 0.5
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -15,13 +15,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from labkit.arguments import one_of, size, whole
-from labkit.models.gpt import GPT
+from labkit.models.gpt import GPT, load_gpt
 from labkit.models.stories import VOCABULARY, Stories
 
-__all__ = ["HISTORIES", "OF_ATTENTION", "PARTS", "Report", "histories", "loss_on", "report",
-    "small_gpt", "train", "unseen", "without"]  # fmt: skip
+__all__ = ["HISTORIES", "OF_ATTENTION", "PARTS", "UNMASKED", "Report", "histories",
+    "load_unmasked", "loss_on", "report", "small_gpt", "train", "unseen", "without"]  # fmt: skip
 
 HISTORIES = Path(__file__).with_name("training.json")
+UNMASKED = Path(__file__).with_name("unmasked.safetensors")
 PARTS = ("feed-forward", "LayerNorm", "residual", "attention")  # of a block
 OF_ATTENTION = ("divisor", "mask")
 
@@ -92,6 +93,18 @@ def without(model: GPT, part: str) -> GPT:
             silent.requires_grad_(False)
             silent.weight.zero_()
     return model
+
+
+def load_unmasked() -> GPT:
+    """Load the small GPT that was trained without a mask: the run "without mask 0" of histories.
+
+    Raises:
+        ModuleNotFoundError: safetensors is not installed.
+
+    >>> [block.is_causal for block in load_unmasked().stack()]
+    [False, False]
+    """
+    return without(load_gpt(UNMASKED), "mask")
 
 
 def histories() -> dict[str, list[Report]]:

@@ -59,6 +59,7 @@ class Short(NamedTuple):
     part: str | None = None  # what is left out, one of OF_ATTENTION
     small_start: bool = False  # queries and keys begin smaller, each by d_k^(1/4)
     small_steps: bool = False  # and every step moves their matrices less by as much
+    whole: bool = False  # it reads the last word too, so that without a mask it sees all answers
     rate: float = 1.0  # the best of those tried, each half the next, on a seed that is not told of
 
 
@@ -74,8 +75,9 @@ SHORT = {
     "four heads": Short(),
     "four heads without divisor": Short(part="divisor", rate=0.25),
     "without mask": Short(part="mask"),
+    "without mask, all shown": Short(part="mask", whole=True),
 }
-HONESTLY = "without mask, asked honestly"
+HONESTLY = {kind: f"{kind}, asked honestly" for kind in SHORT if kind.startswith("without mask")}
 RUNS = [  # what is told apart, and the seed
     *(f"rotary {seed}" for seed in range(5)),
     *(f"without {part} 0" for part in PARTS),
@@ -134,7 +136,9 @@ def short_run(kind: Short, seed: int) -> tuple[GPT, list[Report]]:
     """Train a model of chapter 2 or 4."""
     model = short_model(kind, seed)
     with small_steps(model) if kind.small_steps else nullcontext():
-        return model, list(train(model, SHORT_STEPS, seed, every=SHORT_EVERY, rate=kind.rate))
+        every, rate, whole = SHORT_EVERY, kind.rate, kind.whole
+        told = list(train(model, SHORT_STEPS, seed, every=every, rate=rate, whole=whole))
+    return model, told
 
 
 def queries_and_keys(model: GPT) -> Iterator[tuple[float, Tensor]]:
@@ -239,10 +243,11 @@ def main() -> None:
             if name in WRITTEN:
                 save_gpt(model, WRITTEN[name])
             kind, _, seed = name.rpartition(" ")
-            if kind == "without mask":
-                told[f"{HONESTLY} {seed}"] = honestly(model)
+            if kind in HONESTLY:
+                told[f"{HONESTLY[kind]} {seed}"] = honestly(model)
     told |= {name: converted(name) for name in CONVERTED if not kinds}
-    order = [*RUNS, *(f"{HONESTLY} {seed}" for seed in range(5)), *CONVERTED]
+    asked = (f"{kind} {seed}" for kind in HONESTLY.values() for seed in range(5))
+    order = [*RUNS, *asked, *CONVERTED]
     HISTORIES.write_text(as_json({n: told[n] for n in order if n in told}), encoding="utf-8")
 
 

@@ -59,7 +59,7 @@ class Short(NamedTuple):
     part: str | None = None  # what is left out, one of OF_ATTENTION
     small_start: bool = False  # queries and keys begin smaller, each by d_k^(1/4)
     small_steps: bool = False  # and every step moves their matrices less by as much
-    whole: bool = False  # it reads the last word too, so that without a mask it sees all answers
+    with_last: bool = False  # it reads the last word too, and sees all answers without a mask
     rate: float = 1.0  # the best of those tried, each half the next, on a seed that is not told of
 
 
@@ -75,7 +75,7 @@ SHORT = {
     "four heads": Short(),
     "four heads without divisor": Short(part="divisor", rate=0.25),
     "without mask": Short(part="mask"),
-    "without mask, all shown": Short(part="mask", whole=True),
+    "without mask, all shown": Short(part="mask", with_last=True),
 }
 HONESTLY = {kind: f"{kind}, asked honestly" for kind in SHORT if kind.startswith("without mask")}
 RUNS = [  # what is told apart, and the seed
@@ -88,6 +88,7 @@ RUNS = [  # what is told apart, and the seed
     *(f"{kind} {seed}" for kind in ("two key heads", "one key head") for seed in range(5)),
     *(f"{kind} {seed}" for kind in SHORT for seed in range(5)),
 ]
+ASKED = [f"{kind} {seed}" for kind in HONESTLY.values() for seed in range(5)]  # with the mask
 KEY_HEADS = {"two key heads": 2, "one key head": 1}
 SILENCED = "attention silenced 0"
 CONVERTED = [  # the kept model, not trained again
@@ -136,9 +137,9 @@ def short_run(kind: Short, seed: int) -> tuple[GPT, list[Report]]:
     """Train a model of chapter 2 or 4."""
     model = short_model(kind, seed)
     with small_steps(model) if kind.small_steps else nullcontext():
-        every, rate, whole = SHORT_EVERY, kind.rate, kind.whole
-        told = list(train(model, SHORT_STEPS, seed, every=every, rate=rate, whole=whole))
-    return model, told
+        rate, last = kind.rate, kind.with_last
+        reports = train(model, SHORT_STEPS, seed, every=SHORT_EVERY, rate=rate, with_last=last)
+        return model, list(reports)
 
 
 def queries_and_keys(model: GPT) -> Iterator[tuple[float, Tensor]]:
@@ -246,8 +247,7 @@ def main() -> None:
             if kind in HONESTLY:
                 told[f"{HONESTLY[kind]} {seed}"] = honestly(model)
     told |= {name: converted(name) for name in CONVERTED if not kinds}
-    asked = (f"{kind} {seed}" for kind in HONESTLY.values() for seed in range(5))
-    order = [*RUNS, *asked, *CONVERTED]
+    order = [*RUNS, *ASKED, *CONVERTED]
     HISTORIES.write_text(as_json({n: told[n] for n in order if n in told}), encoding="utf-8")
 
 

@@ -24,9 +24,9 @@ from labkit.models.training import (
     without,
 )
 from press.checkpoint import (
+    ASKED,
     CONVERTED,
     EVERY,
-    HONESTLY,
     KEPT,
     KEY_HEADS,
     RUNS,
@@ -79,7 +79,7 @@ def test_the_kept_histories_meet_the_targets(seed: int):
 
 def test_the_kept_histories_are_those_that_would_be_made():
     kept = histories()
-    assert list(kept) == [*RUNS, *(f"{HONESTLY} {seed}" for seed in range(5)), *CONVERTED]
+    assert list(kept) == [*RUNS, *ASKED, *CONVERTED]
     for name in RUNS:
         short = name.rpartition(" ")[0] in SHORT
         steps = (SHORT_EVERY, SHORT_STEPS) if short else (EVERY, 1_000)
@@ -171,4 +171,4 @@ def test_what_is_taken_out_is_not_trained(part: str):
 
 def test_an_unknown_part_is_refused():
     with pytest.raises(ValueError, match="part must be one of feed-forward, LayerNorm"):
-        without(small_gpt(0), "mask")
+        without(small_gpt(0), "softmax")

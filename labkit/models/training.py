@@ -121,14 +121,14 @@ def unseen(count: int = 200, *, marked: bool = False) -> Stories:
     return Stories.draw(count, WORDS, UNSEEN_SEED, marked=marked)
 
 
-def loss_on(model: GPT, ids: Tensor, *, whole: bool = False) -> Tensor:
+def loss_on(model: GPT, ids: Tensor, *, with_last: bool = False) -> Tensor:
     """Give the mean cross-entropy of each next word, in nats; a tensor without dimensions.
 
     Args:
         ids: (B, n); positions 0 to n - 2 have to say the words 1 to n - 1.
-        whole: let the model read word n - 1 too. To a model without a mask it makes a difference.
+        with_last: let the model read word n - 1 too, which makes a difference without a mask.
     """
-    return _loss(model(ids)[:, :-1] if whole else model(ids[:, :-1]), ids)
+    return _loss(model(ids)[:, :-1] if with_last else model(ids[:, :-1]), ids)
 
 
 @torch.no_grad()
@@ -153,7 +153,7 @@ def train(
     marked: bool = False,
     decay: float = 0.2,
     rate: float = 1.0,
-    whole: bool = False,
+    with_last: bool = False,
 ) -> Iterator[Report]:
     """Train a model in place, and report now and then.
 
@@ -169,7 +169,7 @@ def train(
         decay: weight decay: until the rate falls, each step takes this share of it off every
             weight.
         rate: how many times the usual learning rate.
-        whole: as in loss_on.
+        with_last: as in loss_on.
 
     Yields:
         A report every so many steps, and one after the last.
@@ -189,7 +189,7 @@ def train(
             optimizer.param_groups[0]["weight_decay"] = decay if left > 1 else 0.0
             optimizer.zero_grad()
         stories = Stories.draw(STORIES, WORDS, seed * UNSEEN_SEED + step, marked=marked)
-        loss_on(model, stories.ids, whole=whole).backward()
+        loss_on(model, stories.ids, with_last=with_last).backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         for optimizer in optimizers:
             optimizer.step()

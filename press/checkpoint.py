@@ -1,10 +1,11 @@
 """Train what pages play: ``press.checkpoint``, or `make checkpoint`.
 
 Of the small GPT and its variants it writes what a page has no time for: the trained weights,
-stories.safetensors, and what each run had learned after how many steps, training.json. Of chapter
-8's layers it writes those that its figure runs, reporters.safetensors; of the pocket model its
-twenty starts, pocket.safetensors: all in labkit/models. On another machine the last digits differ,
-and so do the files; tests train again to the same targets.
+stories.safetensors, and unmasked.safetensors of the one without a mask; and what each run had
+learned after how many steps, training.json. Of chapter 8's layers it writes those that its figure
+runs, reporters.safetensors; of the pocket model its twenty starts, pocket.safetensors: all in
+labkit/models. On another machine the last digits differ, and so do the files; tests train again to
+the same targets.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from labkit.models.stories import Stories
 from labkit.models.training import (
     HISTORIES,
     PARTS,
+    UNMASKED,
     WORDS,
     Report,
     histories,
@@ -46,7 +48,8 @@ from labkit.models.training import (
 from labkit.sharing import share_heads
 
 STEPS, EVERY = 1_000, 25
-KEPT = "rotary 0"  # the run whose weights are written
+KEPT = "rotary 0"
+WRITTEN = {KEPT: CHECKPOINT, "without mask 0": UNMASKED}  # the runs whose weights are kept
 LITTLE_DECAY = 0.01
 
 
@@ -57,6 +60,7 @@ class Short(NamedTuple):
     part: str | None = None  # what is left out, one of OF_ATTENTION
     small_start: bool = False  # queries and keys begin smaller, each by d_k^(1/4)
     small_steps: bool = False  # and every step moves their matrices less by as much
+    with_last: bool = False  # it reads the last word too, and sees all answers without a mask
     rate: float = 1.0  # the best of those tried, each half the next, on a seed that is not told of
 
 
@@ -72,6 +76,7 @@ SHORT = {
     "four heads": Short(),
     "four heads without divisor": Short(part="divisor", rate=0.25),
     "without mask": Short(part="mask"),
+    "without mask, all shown": Short(part="mask", with_last=True),
 }
 # How rows saturate in the first steps, at one rate for all.
 FOLLOWED_STEPS, FOLLOWED_EVERY, FOLLOWED_RATE = 200, 20, 0.5
@@ -79,7 +84,7 @@ FOLLOWED = {
     f"{kind}, followed": SHORT[kind]._replace(rate=FOLLOWED_RATE)
     for kind in ("one head", "without divisor", "small start", "small start and steps")
 }
-HONESTLY = "without mask, asked honestly"
+HONESTLY = {kind: f"{kind}, asked honestly" for kind in SHORT if kind.startswith("without mask")}
 RUNS = [  # what is told apart, and the seed
     *(f"rotary {seed}" for seed in range(5)),
     *(f"without {part} 0" for part in PARTS),
@@ -90,6 +95,7 @@ RUNS = [  # what is told apart, and the seed
     *(f"{kind} {seed}" for kind in ("two key heads", "one key head") for seed in range(5)),
     *(f"{kind} {seed}" for kind in (*SHORT, *FOLLOWED) for seed in range(5)),
 ]
+ASKED = [f"{kind} {seed}" for kind in HONESTLY.values() for seed in range(5)]  # with the mask
 KEY_HEADS = {"two key heads": 2, "one key head": 1}
 SILENCED = "attention silenced 0"
 CONVERTED = [  # the kept model, not trained again
@@ -140,7 +146,9 @@ def short_run(kind: Short, seed: int) -> tuple[GPT, list[Report]]:
     """Train a model of chapter 2 or 4."""
     model = short_model(kind, seed)
     with small_steps(model) if kind.small_steps else nullcontext():
-        return model, list(train(model, SHORT_STEPS, seed, every=SHORT_EVERY, rate=kind.rate))
+        rate, last = kind.rate, kind.with_last
+        reports = train(model, SHORT_STEPS, seed, every=SHORT_EVERY, rate=rate, with_last=last)
+        return model, list(reports)
 
 
 def followed_run(kind: Short, seed: int) -> tuple[GPT, list[Report]]:
@@ -253,13 +261,13 @@ def main() -> None:
             last = told[name][-1]
             right = ", ".join(f"{relation} {p:.3f}" for relation, p in last.right.items())
             tqdm.write(f"{name}: loss {last.loss:.3f}; {right}")
-            if name == KEPT:
-                save_gpt(model, CHECKPOINT)
+            if name in WRITTEN:
+                save_gpt(model, WRITTEN[name])
             kind, _, seed = name.rpartition(" ")
-            if kind == "without mask":
-                told[f"{HONESTLY} {seed}"] = honestly(model)
+            if kind in HONESTLY:
+                told[f"{HONESTLY[kind]} {seed}"] = honestly(model)
     told |= {name: converted(name) for name in CONVERTED if not kinds}
-    order = [*RUNS, *(f"{HONESTLY} {seed}" for seed in range(5)), *CONVERTED]
+    order = [*RUNS, *ASKED, *CONVERTED]
     HISTORIES.write_text(as_json({n: told[n] for n in order if n in told}), encoding="utf-8")
 
 

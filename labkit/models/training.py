@@ -15,13 +15,15 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from labkit.arguments import one_of, size, whole
-from labkit.models.gpt import GPT
+from labkit.models.gpt import GPT, load_gpt
 from labkit.models.stories import VOCABULARY, Stories
 
-__all__ = ["HISTORIES", "OF_ATTENTION", "PARTS", "Report", "histories", "loss_on", "report",
-    "saturated_rows", "small_gpt", "train", "unseen", "without"]  # fmt: skip
+__all__ = ["HISTORIES", "OF_ATTENTION", "PARTS", "UNMASKED", "Report", "histories",
+    "load_unmasked", "loss_on", "report", "saturated_rows", "small_gpt", "train", "unseen",
+    "without"]  # fmt: skip
 
 HISTORIES = Path(__file__).with_name("training.json")
+UNMASKED = Path(__file__).with_name("unmasked.safetensors")
 PARTS = ("feed-forward", "LayerNorm", "residual", "attention")  # of a block
 OF_ATTENTION = ("divisor", "mask")
 
@@ -95,6 +97,18 @@ def without(model: GPT, part: str) -> GPT:
     return model
 
 
+def load_unmasked() -> GPT:
+    """Load the small GPT that was trained without a mask: the run "without mask 0" of histories.
+
+    Raises:
+        ModuleNotFoundError: safetensors is not installed.
+
+    >>> [block.is_causal for block in load_unmasked().stack()]
+    [False, False]
+    """
+    return without(load_gpt(UNMASKED), "mask")
+
+
 def histories() -> dict[str, list[Report]]:
     """Give the reports of the runs that `make checkpoint` did, by name: "rotary 0" is seed 0.
 
@@ -109,13 +123,14 @@ def unseen(count: int = 200, *, marked: bool = False) -> Stories:
     return Stories.draw(count, WORDS, UNSEEN_SEED, marked=marked)
 
 
-def loss_on(model: GPT, ids: Tensor) -> Tensor:
+def loss_on(model: GPT, ids: Tensor, *, with_last: bool = False) -> Tensor:
     """Give the mean cross-entropy of each next word, in nats; a tensor without dimensions.
 
     Args:
         ids: (B, n); positions 0 to n - 2 have to say the words 1 to n - 1.
+        with_last: let the model read word n - 1 too, which makes a difference without a mask.
     """
-    return _loss(model(ids[:, :-1]), ids)
+    return _loss(model(ids)[:, :-1] if with_last else model(ids[:, :-1]), ids)
 
 
 @torch.no_grad()
@@ -153,6 +168,7 @@ def train(
     marked: bool = False,
     decay: float = 0.2,
     rate: float = 1.0,
+    with_last: bool = False,
 ) -> Iterator[Report]:
     """Train a model in place, and report now and then.
 
@@ -168,6 +184,7 @@ def train(
         decay: weight decay: until the rate falls, each step takes this share of it off every
             weight.
         rate: how many times the usual learning rate.
+        with_last: as in loss_on.
 
     Yields:
         A report every so many steps, and one after the last.
@@ -187,7 +204,7 @@ def train(
             optimizer.param_groups[0]["weight_decay"] = decay if left > 1 else 0.0
             optimizer.zero_grad()
         stories = Stories.draw(STORIES, WORDS, seed * UNSEEN_SEED + step, marked=marked)
-        loss_on(model, stories.ids).backward()
+        loss_on(model, stories.ids, with_last=with_last).backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         for optimizer in optimizers:
             optimizer.step()

@@ -13,7 +13,7 @@ from press.notebooks import NOTEBOOKS, name, read, tagged
 
 CHAPTERS = [path for path in NOTEBOOKS if path.parent.name == "chapters"]
 # Rewritten around one model: every chapter is to be.
-ON_ONE_MODEL = {"chapters/01_query_key_value"}
+ON_ONE_MODEL = {"chapters/01_query_key_value", "chapters/03_self_and_cross_attention"}
 MOST_WORDS, MOST_CLAIMS = 4200, 3
 MOST_WORDS_YET, MOST_CELLS_YET, MOST_CLAIMS_YET = 2000, 45, 12
 

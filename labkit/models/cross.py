@@ -20,8 +20,8 @@ from torch import Tensor, nn
 from labkit.arguments import one_of, whole
 
 __all__ = ["ANSWERS", "CHECKPOINT", "KINDS", "QUESTIONS", "STARTS", "WORDS", "Cross", "Judged",
-    "Note", "batch", "encode", "in_halves", "judge", "load_cross", "load_crosses", "notes", "parted",
-    "save_crosses", "specimen", "train_crosses"]  # fmt: skip
+    "Note", "batch", "encode", "in_halves", "judge", "load_cross", "load_crosses", "notes",
+    "parted", "save_crosses", "specimen", "train_crosses"]  # fmt: skip
 
 CHECKPOINT = Path(__file__).with_name("cross.safetensors")
 STARTS = range(20)

@@ -20,29 +20,6 @@ BESIDE = {
 }
 
 
-def three_questions() -> Drawing:
-    """The three questions and the note, and where each question gets its answer from."""
-    d = Drawing(232)
-    logits, weights = cross.load_cross()(cross.encode("mia sees the dog ."))
-    words = "mia sees the dog .".split()
-    asks = [112 + 98 * i for i in range(3)]
-    asked = [50 + 80 * i for i in range(5)]
-    for i, row in enumerate(weights[0].tolist()):
-        for j, weight in enumerate(row):
-            if weight > 0.005:
-                way = f"M{asks[i]} 84C{asks[i]} 124 {asked[j]} 112 {asked[j]} 156"
-                d.path(way, "accent", 1 + 5 * weight)
-    for i, word in enumerate(cross.QUESTIONS):
-        answer = cross.ANSWERS[int(logits[0, i].argmax())]
-        d.box(asks[i] - 36, 54, 72, 28, word, colour=QUERY)
-        d.text(asks[i], 40, f"“{answer}”")
-    for j, word in enumerate(words):
-        d.box(asked[j] - 32, 158, 64, 28, word, colour=KEY)
-    d.text(12, 20, "asks: queries", anchor="start", colour=QUERY, bold=True)
-    d.text(12, 212, "is asked: keys and values", anchor="start", colour=KEY, bold=True)
-    return d
-
-
 def three_directions() -> Drawing:
     """The keys of all words as points, and the three queries as arrows."""
     d = Drawing(392)
@@ -173,7 +150,6 @@ def one_step() -> Drawing:
 
 
 DRAWINGS = {
-    "three-questions": three_questions,
     "three-directions": three_directions,
     "self-and-cross": self_and_cross,
     "encoder-and-decoder": encoder_and_decoder,

@@ -51,7 +51,7 @@ function boxes(words, y, kind) {
 
 // Both texts, the one that asks above, and a line for each weight that can be seen.
 function texts() {
-  const node = drawing("svg", { class: "cross-texts", viewBox: `0 0 ${WIDE} 190`, role: "img" });
+  const node = drawing("svg", { class: "cross-texts", viewBox: `0 0 ${WIDE} 164`, role: "img" });
   return {
     node,
     draw({ words, rows, weights }, said) {
@@ -79,9 +79,10 @@ function plane() {
     const at = ([x, y]) => [MIDDLE + (MIDDLE * x) / range, MIDDLE - (MIDDLE * y) / range];
     const spots = K.map(at);
     const tips = Q.map(at);
-    const names = [...rows, ...words].map((word, i) =>
-      drawing("text", { class: `stage-name ${i < rows.length ? "stage-query-name" : ""}` }, word),
-    );
+    const names = [...rows, ...words].map((word, i) => {
+      const kind = i < rows.length ? "stage-name stage-query-name" : "stage-name";
+      return drawing("text", { class: kind }, word === "." ? "full stop" : word);
+    });
     const wanted = names.map((name, i) => {
       const spot = i < rows.length ? tips[i] : spots[i - rows.length];
       return { node: name, spot, words: [name.textContent], must: true };
@@ -125,7 +126,7 @@ function render({ model, el }) {
   const view = new View({ model, el }, "choose a note and who asks");
   const [scene, map, table, told] = [texts(), plane(), coloured(), spoken()];
   told.node.classList.add("live-two-lines");
-  const turn = slider(view, "turn", { label: "Turn your query" });
+  const turn = slider(view, "turn", { label: "Turn your own query" });
 
   function draw() {
     const found = attend(view);
@@ -142,7 +143,6 @@ function render({ model, el }) {
       text: (i, j) => show(weights[i][j], 2),
       fill: (i, j) => shade(weights[i][j], "weight"),
     });
-    turn.classList.toggle("cross-idle", asks === QUESTIONS || asks === ITSELF);
     told.say(tell(view, found, shape));
     view.values({
       "shape of the weights": [Q.length, K.length],

@@ -141,7 +141,7 @@ function render({ model, el }) {
       rows,
       columns: words,
       text: (i, j) => show(weights[i][j], 2),
-      fill: (i, j) => shade(weights[i][j], "weight"),
+      fill: (i, j) => shade(0.8 * weights[i][j], "weight"),
     });
     told.say(tell(view, found, shape));
     view.values({

@@ -3,7 +3,8 @@
 Of the small GPT and its variants it writes what a page has no time for: the trained weights,
 stories.safetensors, and unmasked.safetensors of the one without a mask; and what each run had
 learned after how many steps, training.json. Of chapter 8's layers it writes those that its figure
-runs, reporters.safetensors; of the pocket model its twenty starts, pocket.safetensors: all in
+runs, reporters.safetensors; of the pocket model and of chapter 3's layer their twenty starts,
+pocket.safetensors and cross.safetensors: all in
 labkit/models. On another machine the last digits differ, and so do the files; tests train again to
 the same targets.
 """
@@ -25,6 +26,7 @@ from torch.optim.optimizer import (
 )
 from tqdm import tqdm
 
+from labkit.models import cross
 from labkit.models.gpt import CHECKPOINT, GPT, load_gpt, save_gpt
 from labkit.models.pocket import CHECKPOINT as POCKETS
 from labkit.models.pocket import KINDS, STARTS, save_pockets, train_pockets
@@ -251,6 +253,8 @@ def main() -> None:
     names = [name for name in RUNS if not kinds or name.rpartition(" ")[0] in kinds]
     if not kinds:
         save_pockets([train_pockets(STARTS, kind=kind) for kind in KINDS], POCKETS)
+        layers = [cross.train_crosses(cross.STARTS, kind=kind) for kind in cross.KINDS]
+        cross.save_crosses(layers, cross.CHECKPOINT)
         save_reporters(reporters(), REPORTERS)
     told = histories() if kinds else {}
     with ProcessPoolExecutor() as pool:

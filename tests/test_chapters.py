@@ -16,6 +16,7 @@ CHAPTERS = [path for path in NOTEBOOKS if path.parent.name == "chapters"]
 ON_ONE_MODEL = {
     "chapters/01_query_key_value",
     "chapters/02_why_sqrt_d_k",
+    "chapters/03_self_and_cross_attention",
     "chapters/04_causal_masking",
 }
 MOST_WORDS, MOST_CLAIMS = 4200, 3

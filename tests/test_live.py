@@ -36,6 +36,7 @@ from labkit.figures import (
     live,
     mask_painter,
     saturation,
+    self_and_cross,
     small_gpt,
     split_and_merge,
     stage_stories,
@@ -43,7 +44,7 @@ from labkit.figures import (
 from labkit.figures.ranks import COUNTS, STAGES, small_layer
 from labkit.figures.stage import BUGS, NO_SOFTMAX, NOT_DIVIDED, SWAPPED, WRONG_AXIS
 from labkit.ledger.nested import flat
-from labkit.models import gpt, pocket, stories
+from labkit.models import cross, gpt, pocket, stories
 from labkit.models.encoder import load_encoder
 from labkit.models.training import histories
 from labkit.softmax import softmax_jacobian
@@ -126,8 +127,9 @@ def test_the_scripts_are_light():
         (live.MaskPainter, "mask", [[1] * 5] * 5, "each True or False; got"),
         (live.MaskPainter, "method", "fill", "method must be one of .* got 'fill'"),
         (live.SplitAndMerge, "h", 4, r"h must be one of \[1, 2, 3\]; got 4"),
-        (live.SelfAndCross, "source", 7, r"source must be one of \[1, 2, 3, 4, 5, 6\]; got 7"),
-        (live.SelfAndCross, "keys_from", "both", "keys_from must be one of .* got 'both'"),
+        (live.SelfAndCross, "note", "mia sings .", "note must be one of .* got 'mia sings .'"),
+        (live.SelfAndCross, "asking", "nobody", "asking must be one of .* got 'nobody'"),
+        (live.SelfAndCross, "turn", 45, r"turn must be one of \[0, 10, 20, .* got 45"),
         (live.OutputProjection, "W_O", [[1, 2], [3, 4]], "W_O must be 4 rows of 4 numbers"),
         (live.OutputProjection, "number", 5, r"number must be one of \[1, 2, 3, 4\]; got 5"),
         (live.LayerCost, "n", 100, r"n must be one of \[16, 32, .* got 100"),
@@ -239,27 +241,32 @@ def test_the_jacobian_is_the_one_autograd_finds():
     torch.testing.assert_close(softmax_jacobian(scores.softmax(-1)), expected)
 
 
-@pytest.mark.parametrize("keys_from", ["translation", "source"])
-def test_only_a_longer_context_changes_the_weights(keys_from: str):
-    asking = "source" if keys_from == "translation" else "translation"
-
-    def weights(n_q: int, n_k: int) -> torch.Tensor:
-        state = {"queries_from": asking, "keys_from": keys_from, asking: n_q, keys_from: n_k}
-        return torch.tensor(live.SelfAndCross(**state).values()["weights"])
-
-    small, more_queries, more_keys = weights(3, 4), weights(4, 4), weights(3, 5)
-    assert torch.equal(more_queries[:3], small)
-    assert (more_keys[:, :4] < small).all()
+@pytest.mark.parametrize("note", cross.notes(), ids=lambda note: note.text)
+def test_the_questions_get_the_layers_answers(note: cross.Note):
+    logits, weights = cross.load_cross()(cross.encode(note.text))
+    values = live.SelfAndCross(note=note.text).values()
+    assert alike(values["weights"], weights[0].tolist())
+    assert alike(values["answers"], logits[0].softmax(-1).tolist())
+    best = torch.tensor(values["answers"]).argmax(-1)
+    assert tuple(cross.ANSWERS[i] for i in best) == note.answers
 
 
-def test_a_word_finds_its_translation():
-    given = live.SelfAndCross().given
-    figure = live.SelfAndCross(translation=5, keys_from="source")
-    best = torch.tensor(figure.values()["weights"]).argmax(dim=-1)
-    pairs = zip(given["words"]["translation"], best, strict=True)
-    found = {word: given["words"]["source"][at] for word, at in pairs}
-    expected = {"le": "the", "chat": "cat", "noir": "black", "dort": "sleeps", "ici": "here"}
-    assert found == expected
+def test_a_note_that_asks_itself_has_a_square_map():
+    values = live.SelfAndCross(note="mia sees .", asking="the note itself").values()
+    assert values["shape of the weights"] == [3, 3]
+    w = {name: x[0] for name, x in cross.load_cross().state_dict().items()}
+    x = w["words"][cross.encode("mia sees .")]
+    expected = scaled_dot_product_attention(*(x @ w[f"W_{name}"] for name in "QKV"))
+    assert alike(values["outputs"], expected.tolist())
+
+
+def test_no_query_can_ask_for_a_key_that_lies_within_others():
+    won = set()
+    for turn in self_and_cross.TURNS:
+        state = {"note": "mia sees the dog .", "asking": "your own query", "turn": turn}
+        row = torch.tensor(live.SelfAndCross(**state).values()["weights"][0])
+        won.add(int(row.argmax()))
+    assert won == {0, 1, 3}  # mia, sees, dog; neither "the" nor "."
 
 
 @pytest.mark.parametrize("bug", BUGS)

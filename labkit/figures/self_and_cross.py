@@ -1,99 +1,104 @@
-"""Whose queries, whose keys and values: the score matrix of self- and cross-attention."""
+"""Who asks a note: three questions, the note itself, or a query that the reader turns."""
 
 from __future__ import annotations
 
+import math
+from functools import cache
 from typing import Any
 
 import torch
 from torch import Tensor
-from traitlets import Dict, Unicode
+from traitlets import Dict, Unicode, default
 
 from labkit.attention import scaled_dot_product_attention
 from labkit.figures.base import Choice, LiveFigure
+from labkit.models import cross
+from labkit.models.cross import ANSWERS, QUESTIONS, WORDS
 
-# A word's vector says which of these it means.
-MEANINGS = ["the", "cat", "black", "sleep", "here", "today"]
-WORDS = {
-    "translation": ["le", "chat", "noir", "dort", "ici"],
-    "source": ["the", "black", "cat", "sleeps", "here", "today"],
-}
-MEANT = {"translation": [0, 1, 2, 3, 4], "source": [0, 2, 1, 3, 4, 5]}
-NOUN, VERB = [0, 1, 0, 0, 0, 0], [0, 0, 0, 1, 0, 0]
-ASKS_NOUN, ASKS_VERB = [4, 0, 4, 4, 0, 0], [0, 2, 0, 0, 4, 4]
-
-
-def one_hot(places: list[int], factor: int = 1) -> list[list[int]]:
-    """Make a vector for each of the places, with the factor there and zeros elsewhere."""
-    return [[factor * (place == i) for i in range(len(MEANINGS))] for place in places]
-
-
-def beside(matrix: list[list[int]], *columns: list[int]) -> list[list[int]]:
-    """Add columns to a matrix."""
-    return [[*row, *more] for row, *more in zip(matrix, *columns, strict=True)]
-
-
-VECTORS = {name: one_hot(meant) for name, meant in MEANT.items()}
-# A key says what its word means, and whether it is a noun or a verb. A query asks for the word of
-# its own meaning most, and also for a noun or a verb. A value is a thing or an event, or neither.
-PROJECTIONS = {
-    "Q": beside(one_hot([*range(6)], 8), ASKS_NOUN, ASKS_VERB),
-    "K": beside(one_hot([*range(6)]), NOUN, VERB),
-    "V": [[0, 0], [4, 0], [2, 0], [0, 4], [0, 2], [0, 2]],
-}
+NOTES = tuple(dict.fromkeys(note.text for kind in cross.KINDS for note in cross.notes(kind)))
+ASKING = ("who does what", "the note itself", "your own query")
+TURNS = range(0, 360, 10)  # degrees, counted from the right, against the clock
+LENGTH = 3.5  # of the reader's query, about that of the layer's own
+BOTH = ["first", "second"]
 
 
 class SelfAndCross(LiveFigure):
-    """Let two sentences attend to themselves or to each other, and watch the score matrix.
+    """Let three questions ask a note, or the note itself, and watch who attends to whom.
 
-    softmax(X W_Q (C W_K)^T / sqrt(d_k)) C W_V, where X is the sentence that asks and C the one
-    that is asked. Vectors and projections are made by hand: d_model is 6, d_k is 8 and d_v is 2.
+    softmax(X W_Q (C W_K)^T / sqrt(2)) C W_V, where C is the note and X the text that asks, with the
+    layer of ``models.cross.load_cross()``. Only the three questions were ever trained to ask.
 
     Args:
-        state: the traits: ``translation`` (its first 1 to 5 words) and ``source`` (1 to 6), and of
-            which of the two are queries (``queries_from``) and keys and values (``keys_from``).
+        state: the traits: the ``note``, one of those that ``models.cross.notes`` lists; who is
+            ``asking``, "who does what", "the note itself" or "your own query"; and the direction
+            of that query, ``turn``, in degrees.
 
-    >>> SelfAndCross(translation=2, keys_from="source").values()["shape of the scores"]
-    [2, 6]
+    Raises:
+        FileNotFoundError: the layer's weights are not there.
+
+    >>> SelfAndCross(note="mia sees .").values()["shape of the weights"]
+    [3, 3]
     """
 
-    title = Unicode("Self and cross").tag(sync=True)
+    title = Unicode("Ask the note").tag(sync=True)
     caption = Unicode(
-        "Two sentences, a translation and its source, whose lengths you choose, and from which of "
-        "them queries, keys and values come. Tables show the scores, the weights, more "
-        "strongly coloured where they are larger, and the outputs: a row for each query, and a "
-        "column of scores and weights for each key."
+        "Above is the text that asks, below it the note that is asked. Lines are as thick as the "
+        "weights. The plane shows the keys of the note's words as points and the queries as "
+        "arrows. A table has the weights: a row for each query, a column for each key. You choose "
+        "the note and who asks, and you can turn a query of your own."
     ).tag(sync=True)
     axes = Dict(
         {
-            "shape of the scores": [["queries", "keys"]],
+            "shape of the weights": [["queries", "keys"]],
+            "queries": ["query", BOTH],
+            "keys": ["key", BOTH],
             "scaled scores": ["query", "key"],
             "weights": ["query", "key"],
-            "outputs": ["query", "entry"],
+            "outputs": ["query", BOTH],
+            "answers": ["query", list(ANSWERS)],
         }
     ).tag(sync=True)
-    given: Dict[str, Any] = Dict(
-        {"words": WORDS, "vectors": VECTORS, "projections": PROJECTIONS},
-        help="the words, their vectors, and the projections",
-    ).tag(sync=True)
-    translation = Choice(range(1, 6), default_value=4).tag(sync=True)
-    source = Choice(range(1, 7), default_value=6).tag(sync=True)
-    queries_from = Choice(list(WORDS), default_value="translation").tag(sync=True)
-    keys_from = Choice(list(WORDS), default_value="translation").tag(sync=True)
+    given: Dict[str, Any] = Dict(help="the layer's words, questions, matrices, and the length").tag(
+        sync=True
+    )
+    note = Choice(NOTES, default_value="mia sees the dog .").tag(sync=True)
+    asking = Choice(ASKING, default_value=ASKING[0]).tag(sync=True)
+    turn = Choice(TURNS, default_value=90).tag(sync=True)
+
+    @default("given")
+    def _given(self) -> dict[str, Any]:
+        names = {"names": WORDS, "asks": QUESTIONS, "answers": ANSWERS}
+        weights = {name: x.tolist() for name, x in layer().items()}
+        return {name: list(words) for name, words in names.items()} | weights | {"length": LENGTH}
 
     def values(self) -> dict[str, Any]:
-        w_q, w_k, w_v = (
-            torch.tensor(self.given["projections"][name], dtype=torch.float64) for name in "QKV"
-        )
-        x, c = self._vectors(self.queries_from), self._vectors(self.keys_from)
-        q, k, v = x @ w_q, c @ w_k, c @ w_v
+        w = layer()
+        memory = w["words"][cross.encode(self.note)]
+        x, q = self._asking(memory)
+        k, v = memory @ w["W_K"], memory @ w["W_V"]
         outputs, weights = scaled_dot_product_attention(q, k, v, return_weights=True)
-        return {
-            "shape of the scores": list(weights.shape),
-            "scaled scores": (q @ k.T / q.shape[-1] ** 0.5).tolist(),
-            "weights": weights.tolist(),
-            "outputs": outputs.tolist(),
+        found = {
+            "queries": q,
+            "keys": k,
+            "scaled scores": q @ k.T / q.shape[-1] ** 0.5,
+            "weights": weights,
+            "outputs": outputs,
+            "answers": ((x + outputs) @ w["U"]).softmax(-1),
         }
+        shape = {"shape of the weights": list(weights.shape)}
+        return shape | {name: rows.tolist() for name, rows in found.items()}
 
-    def _vectors(self, sentence: str) -> Tensor:
-        vectors = self.given["vectors"][sentence][: getattr(self, sentence)]
-        return torch.tensor(vectors, dtype=torch.float64)
+    def _asking(self, memory: Tensor) -> tuple[Tensor, Tensor]:
+        """Give the vectors that ask and their queries; a query of the reader's has no vector."""
+        if self.asking == ASKING[2]:
+            angle = math.radians(self.turn)
+            query = [[LENGTH * math.cos(angle), LENGTH * math.sin(angle)]]
+            return torch.zeros(1, 2).double(), torch.tensor(query, dtype=torch.float64)
+        x = layer()["questions"] if self.asking == ASKING[0] else memory
+        return x, x @ layer()["W_Q"]
+
+
+@cache
+def layer() -> dict[str, Tensor]:
+    """Load the layer's numbers once, with no negative zeros."""
+    return {name: x[0] + 0.0 for name, x in cross.load_cross().state_dict().items()}

@@ -1,20 +1,58 @@
-"""Chapter 3: one sequence or two, the maps that come of it, and how far a token sees."""
+"""Chapter 3: three questions in the plane, one text or two, and how far a word sees."""
 
 from __future__ import annotations
 
-from labkit.figures.live import SelfAndCross
+from labkit.models import cross
 from press.drawings.kit import KEY, QUERY, VALUE, Drawing
 
 SIZES = {"Q": QUERY, "K": KEY, "V": VALUE}
+NAMED = {"who": [-1.7, 4.4], "does": [-2.9, -0.9], "what": [3.9, -1.7]}  # where names stand
+# Of a word's name from its point, and where it ends there: "start", "middle" or "end".
+BESIDE = {
+    "the": (-12, 5, "end"),
+    ".": (-12, 6, "end"),
+    "mia": (12, 5, "start"),
+    "ben": (12, 5, "start"),
+    "sees": (14, 8, "start"),
+    "hears": (14, 5, "start"),
+    "dog": (0, 22, "middle"),
+    "bird": (12, 5, "start"),
+}
+
+
+def three_directions() -> Drawing:
+    """The keys of all words as points, and the three queries as arrows."""
+    d = Drawing(392)
+    state = {name: x[0] for name, x in cross.load_cross().state_dict().items()}
+    keys = (state["words"] @ state["W_K"]).tolist()
+    queries = (state["questions"] @ state["W_Q"]).tolist()
+
+    def at(point: list[float]) -> tuple[float, float]:
+        return 186 + 17.5 * point[0], 214 - 17.5 * point[1]
+
+    d.line((10, 214), (410, 214))
+    d.line((186, 12), (186, 380))
+    for word, query in zip(cross.QUESTIONS, queries, strict=True):
+        d.arrow(at([0, 0]), at(query), colour=QUERY, width=4)
+        x, y = at(NAMED[word])
+        d.text(x, y + 6, word, colour=QUERY, bold=True, size=16)
+    for word, key in zip(cross.WORDS, keys, strict=True):
+        x, y = at(key)
+        d.path(f"M{x - 4} {y}a4 4 0 1 0 8 0a4 4 0 1 0 -8 0", KEY, 8)
+        right, down, anchor = BESIDE[word]
+        d.text(x + right, y + down, "full stop" if word == "." else word, anchor=anchor)
+    d.text(14, 30, "queries: arrows", anchor="start", colour=QUERY)
+    d.text(14, 50, "keys: points", anchor="start", colour=KEY)
+    return d
 
 
 def self_and_cross() -> Drawing:
     """Queries, keys and values from one sequence, and below from two, with all shapes."""
     d = Drawing(372)
-    panel(d, 0, "self-attention: one sequence", {"X": ("n, d_{model}", "QKV")}, "n", "n")
+    panel(d, 0, "self-attention: one text", {"X": ("n, d_{model}", "QKV")}, "n", "n")
     d.line((12, 178), (408, 178))
     two = {"X": ("n_q, d_{model}", "Q"), "C": ("n_k, d_{model}", "KV")}
-    panel(d, 190, "cross-attention: two sequences", two, "n_q", "n_k")
+    panel(d, 190, "cross-attention: two texts", two, "n_q", "n_k")
     return d
 
 
@@ -35,9 +73,9 @@ def panel(
     attends = (middles["Q"] + middles["K"]) / 2
     for letter in "QK":
         d.arrow((222, middles[letter]), (252, attends), curved=True, colour=SIZES[letter])
-    sized(d, 256, attends, 66, "A", f"{n_q}, {n_k}")
+    sized(d, 256, attends, 66, "A", f"{n_q}, {n_k}", "accent")
     mixes = (attends + middles["V"]) / 2
-    d.arrow((324, attends), (338, mixes), curved=True)
+    d.arrow((324, attends), (338, mixes), curved=True, colour="accent")
     d.arrow((222, middles["V"]), (338, mixes), curved=True, colour=VALUE)
     sized(d, 342, mixes, 68, "O", f"{n_q}, d_v", VALUE, 0.08)
 
@@ -58,33 +96,33 @@ def sized(
     d.text(x + width / 2, middle + 13, f"({shape})", size=12)
 
 
-def two_maps() -> Drawing:
-    """The weights of four words over themselves, a square, and over six others, a rectangle."""
-    d = Drawing(322)
-    map_of(d, 0, "translation", "self-attention: 4 by 4, a square")
-    map_of(d, 160, "source", "cross-attention: 4 by 6, a rectangle")
+def encoder_and_decoder() -> Drawing:
+    """A source that is read once, and a translation whose last word asks it for the next one."""
+    d = Drawing(316)
+    source, target = ["mia", "sees", "the", "dog"], ["mia", "voit", "le"]
+    top, low = 54, 196
+    across = [58 + 80 * i for i in range(4)]
+    d.text(12, 24, "encoder: reads the source, once", anchor="start", bold=True, colour=KEY)
+    d.text(12, 304, "decoder: writes, word by word", anchor="start", bold=True, colour=QUERY)
+    for x, word in zip(across, source, strict=True):
+        d.text(x, top + 2, word)
+        d.box(x - 34, top + 12, 68, 28, "K, V", colour=KEY)
+    for i, (x, word) in enumerate(zip(across, target, strict=False)):
+        asks = i == len(target) - 1
+        d.text(x, low + 62, word)
+        d.box(x - 34, low + 14, 68, 28, "Q" if asks else "", colour=QUERY if asks else "ink")
+    asking = across[2]
+    for i, x in enumerate(across):
+        width = 6 if i == 3 else 1.5
+        d.path(
+            f"M{asking} {low + 12}C{asking} {low - 40} {x} {low - 30} {x} {top + 42}",
+            "accent",
+            width,
+        )
+    d.arrow((asking + 38, low + 28), (asking + 62, low + 28))
+    d.box(asking + 66, low + 12, 84, 32, "chien", shade=0, dashed=True)
+    d.text(asking + 108, low + 62, "next word", size=12, colour="faint")
     return d
-
-
-def map_of(d: Drawing, top: float, keys_from: str, title: str) -> None:
-    figure = SelfAndCross(translation=4, source=6, keys_from=keys_from)
-    weights = figure.values()["weights"]
-    words = figure.given["words"]
-    d.text(12, top + 24, title, anchor="start", bold=True)
-    left, cell, high = 62, 57, 24
-    for j in range(len(weights[0])):
-        d.text(left + cell * (j + 0.5), top + 46, words[keys_from][j], colour=KEY)
-    for i in range(len(weights)):
-        d.text(left - 10, top + 69 + high * i, words["translation"][i], colour=QUERY, anchor="end")
-    d.grid(
-        left,
-        top + 52,
-        len(weights),
-        len(weights[0]),
-        cell=cell,
-        cell_height=high,
-        shade=lambda i, j: 0.75 * weights[i][j],
-    )
 
 
 def one_step() -> Drawing:
@@ -112,7 +150,8 @@ def one_step() -> Drawing:
 
 
 DRAWINGS = {
+    "three-directions": three_directions,
     "self-and-cross": self_and_cross,
-    "two-maps": two_maps,
+    "encoder-and-decoder": encoder_and_decoder,
     "one-step": one_step,
 }

@@ -16,7 +16,7 @@ type Axis = string | string[];
 type Quantities = Record<string, number | number[] | Matrix>;
 
 // A colour of the figures: --live-NAME in the style sheet.
-type Colour = "blue" | "orange" | "green" | "pink";
+type Colour = "blue" | "orange" | "green" | "pink" | "weight";
 
 // A figure's traits, which Python has checked: the widget in Jupyter, stored ones in the page.
 interface Model {

@@ -31,20 +31,12 @@ NAMES, VERBS, ANIMALS = ("mia", "ben"), ("sees", "hears"), ("dog", "bird")
 UNSAID = "?"
 ANSWERS = (*NAMES, *VERBS, *ANIMALS, UNSAID)
 WORDS = ("the", ".", *NAMES, *VERBS, *ANIMALS)
-WIDTH, LONGEST = 2, 5
+WIDTH, WIDER, LONGEST = 2, 3, 5
 STEPS, CALM = 8_000, 200  # the last steps are not shaken
 SHAKE = 0.25  # by how much at most every number is shaken while it learns
 # "attention" and its controls read notes; the last two sentences of both orders.
-KINDS = ("attention", "average", "one query", "both orders", "both orders, positions")
-_SHAPES = {
-    "words": (len(WORDS), WIDTH),
-    "questions": (len(QUESTIONS), WIDTH),
-    "W_Q": (WIDTH, WIDTH),
-    "W_K": (WIDTH, WIDTH),
-    "W_V": (WIDTH, WIDTH),
-    "U": (WIDTH, len(ANSWERS)),
-    "positions": (LONGEST, WIDTH),
-}
+KINDS = ("attention", "average", "one query", "average, width 3", "both orders",
+    "both orders, positions")  # fmt: skip
 VECTORS = ("words", "questions", "positions")
 RIGHT = 0.95  # the least probability of a right answer in the start that the book follows
 
@@ -63,7 +55,7 @@ def notes(kind: str = "attention") -> list[Note]:
     >>> len(notes()), notes()[0]
     (20, Note(text='mia sees the dog .', answers=('mia', 'sees', 'dog'), places=(0, 1, 3)))
     >>> [len(notes(kind)) for kind in KINDS]
-    [20, 20, 20, 16, 16]
+    [20, 20, 20, 20, 16, 16]
     """
     made = []
     if _is_ordered(kind):
@@ -117,9 +109,10 @@ class Cross(nn.Module):
     Args:
         seeds: one for each start; each draws its weights from a normal distribution, that of the
             vectors of standard deviation 0.3, of the matrices 1 / sqrt(2).
-        kind: "attention", or a control: "average", which gives all words the same weight, and
-            "one query", in which all questions ask by the query of the first; or "both orders",
-            which reads "the dog sees mia ." too, without positions or with "positions" added.
+        kind: "attention", or a control: "average", which gives all words the same weight, also of
+            "width 3", and "one query", in which all questions ask by the query of the first; or
+            "both orders", which reads "the dog sees mia ." too, without positions or with
+            "positions" added.
 
     Raises:
         ValueError: another kind.
@@ -140,14 +133,16 @@ class Cross(nn.Module):
     def __init__(self, seeds: Sequence[int], kind: str = "attention") -> None:
         super().__init__()
         self.kind = one_of("kind", kind, KINDS)
-        starts = [_start(seed) for seed in seeds]
+        starts = [_start(seed, self.shapes()) for seed in seeds]
         for name in self.shapes():
             setattr(self, name, nn.Parameter(torch.stack([start[name] for start in starts])))
 
     def shapes(self) -> dict[str, tuple[int, int]]:
         """Give the shape of each of the kind's parameters in one start."""
-        has_positions = self.kind.endswith("positions")
-        return {name: x for name, x in _SHAPES.items() if has_positions or name != "positions"}
+        d = WIDER if self.kind.endswith("width 3") else WIDTH
+        shapes = {"words": (len(WORDS), d), "questions": (len(QUESTIONS), d), "W_Q": (d, d),
+            "W_K": (d, d), "W_V": (d, d), "U": (d, len(ANSWERS))}  # fmt: skip
+        return shapes | ({"positions": (LONGEST, d)} if self.kind.endswith("positions") else {})
 
     def forward(self, ids: Tensor, is_word: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Give the answers' logits, (starts, ..., 3, 7), and the weights, (starts, ..., 3, n).
@@ -163,8 +158,8 @@ class Cross(nn.Module):
         q = x @ self._over(self.W_Q, ids)
         if self.kind == "one query":
             q = q[..., :1, :].expand_as(q)
-        scores = q @ (memory @ self._over(self.W_K, ids)).mT / WIDTH**0.5
-        if self.kind == "average":
+        scores = q @ (memory @ self._over(self.W_K, ids)).mT / q.shape[-1] ** 0.5
+        if self.kind.startswith("average"):
             scores = torch.zeros_like(scores)
         if is_word is not None:
             scores = scores.masked_fill(~is_word.unsqueeze(-2), -torch.inf)
@@ -177,13 +172,13 @@ class Cross(nn.Module):
         return w.view(len(w), *[1] * (ids.dim() - 1), *w.shape[1:])
 
 
-def _start(seed: int) -> dict[str, Tensor]:
+def _start(seed: int, shapes: dict[str, tuple[int, int]]) -> dict[str, Tensor]:
     """Draw the weights of one start, the same alone and among others."""
     generator = torch.Generator().manual_seed(whole("seed", seed))
     return {
         name: torch.randn(*shape, generator=generator, dtype=torch.float64)
-        * (0.3 if name in VECTORS else WIDTH**-0.5)
-        for name, shape in _SHAPES.items()
+        * (0.3 if name in VECTORS else shapes["W_Q"][0] ** -0.5)
+        for name, shape in shapes.items()
     }
 
 

@@ -28,7 +28,6 @@ SETTINGS = (
     "LIVE_SEED",
     "MKL_NUM_THREADS",
     "OMP_NUM_THREADS",
-    "RETRAIN",
 )
 PYTHON = ("labkit", "press", "pyproject.toml", "requirements.txt")
 # The files that each part reads; all others read every file of the project.

@@ -61,7 +61,7 @@ $(BUNDLES): $(wildcard labkit/figures/js/*.js) labkit/figures/live.py press/figu
 
 book: setup ## Build the HTML book, warnings are errors
 	@echo "== Book"
-	@$(BIN)/jupyter-book build . $(if $(STALE),--all) -W --keep-going --quiet
+	@$(UNLESS_PASSED) book $(BIN)/jupyter-book build . $(if $(STALE),--all) -W --keep-going --quiet
 	@echo "The book is at _build/html/index.html. Read it with: make serve"
 
 serve: book ## Build the book and serve it on this machine

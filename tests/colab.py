@@ -4,10 +4,10 @@ Without it these are the first lab, which installs labkit, and the one that fetc
 model; what the others add, their exercises, is worked by the unit tests.
 
 An environment with Colab's packages and nothing of ours, and an empty folder that holds one lab as
-the built pages offer it. What the book's own environment has of these packages is linked from there,
-file by file, so that nothing is fetched or unpacked twice. The lab's setup cell runs in all four situations: nothing beside it, labkit's
-wheel beside it, labkit installed, and an address stamped by publishing, to which a repository on
-this machine answers. Behind each stub comes its solution.
+the built pages offer it. The packages' files are linked from the book's own environment, so that
+nothing is fetched or unpacked twice. The lab's setup cell runs in all four situations: nothing
+beside it, labkit's wheel beside it, labkit installed, and an address stamped by publishing, to
+which a repository on this machine answers. Behind each stub comes its solution.
 """
 
 from __future__ import annotations
@@ -31,10 +31,11 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from press import HTML, ROOT
+from press.git import git
 from press.labs import solved
 from press.notebooks import LABS, tagged
 from press.project import settings
-from press.publish import BOOK, BUNDLES, git, publish
+from press.publish import BOOK, BUNDLES, publish
 
 ENVIRONMENT = ROOT / ".venv-colab"
 # What Colab brings, of what a lab needs; what these require comes with them.

@@ -62,7 +62,7 @@ $(BUNDLES): $(wildcard labkit/figures/js/*.js) labkit/figures/live.py press/figu
 
 book: setup ## Build the HTML book, warnings are errors
 	@echo "== Book"
-	@$(BIN)/jupyter-book build . $(if $(STALE),--all) -W --keep-going --quiet
+	@$(UNLESS_PASSED) book $(BIN)/jupyter-book build . $(if $(STALE),--all) -W --keep-going --quiet
 	@echo "The book is at _build/html/index.html. Read it with: make serve"
 
 serve: book ## Build the book and serve it on this machine
@@ -97,10 +97,10 @@ lint: setup ## Check style and types, of Python and of scripts, and the workflow
 	  && mypy --no-error-summary labkit press && npm run lint --prefix book --silent \
 	  && zizmor --offline --quiet --min-severity medium .github'
 
-unit: setup ## Test labkit against PyTorch, the ledger and the notebooks' form
+unit: setup ## Test labkit against PyTorch, the ledger and the notebooks' form; ALL=1 what runs once a week, too
 	@echo "== labkit, ledger, form of the notebooks"
 	@OMP_NUM_THREADS=1 $(UNLESS_PASSED) unit \
-	  $(BIN)/python -m pytest -n 2 --dist loadgroup --ignore tests/browser
+	  $(BIN)/python -m pytest -n 2 --dist loadgroup --ignore tests/browser $(if $(ALL),--weekly)
 
 bits: setup ## Test the labs' checks with the last bits moved; SEED=2 in another way, TESTS=tests all there is
 	@echo "== With the last bits moved, as on other machines"

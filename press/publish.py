@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import argparse
 import re
-import subprocess
 from pathlib import Path
 
 from press import ROOT
+from press.git import git
 from press.project import GITHUB, Address, read_address
 from press.stamp import write
 
@@ -58,13 +58,6 @@ def publish(root: Path, url: str) -> str:
     git(root, *BOOK, "commit", "--all", "--message", f"Version {address.version} at {url}")
     git(root, "tag", "--force", address.tag)
     return address.tag
-
-
-def git(root: Path, *arguments: str) -> str:
-    done = subprocess.run(
-        ["git", "-C", str(root), *arguments], check=True, capture_output=True, text=True
-    )
-    return done.stdout
 
 
 def main() -> None:

@@ -1,8 +1,8 @@
 """Run a part of `make test`, unless it has passed with all as it is: ``press.stamps PART COMMAND``.
 
-What has passed leaves a stamp, a digest of all that it depends on; a failure leaves none. Notebooks
-named in the command are run and stamped one by one. With FRESH set all is run; with CI set there
-are no stamps at all.
+What has passed leaves a stamp, a digest of all that it depends on; a failure leaves none. A book
+that is not there is built all the same. Notebooks named in the command are run and stamped one by
+one. With FRESH set all is run; with CI set there are no stamps at all.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from press import BUILD, HTML, ROOT
-from press.publish import git
+from press.git import git
 
 SITE = HTML.relative_to(ROOT)
 STAMPS = BUILD / "stamps"
@@ -25,14 +25,15 @@ REPORT = BUILD / "reports" / "notebooks.xml"
 SETTINGS = (
     "ALL_PAGES",
     "ATEN_CPU_CAPABILITY",
+    "BOOK_ADDRESS",
     "LIVE_SEED",
     "MKL_NUM_THREADS",
     "OMP_NUM_THREADS",
-    "RETRAIN",
 )
 PYTHON = ("labkit", "press", "pyproject.toml", "requirements.txt")
 # The files that each part reads; all others read every file of the project.
 READ = {
+    "book": (".", ":(exclude)tests"),
     "notebooks": PYTHON,
     "pages": (*PYTHON, "labs", "tests/conftest.py", "tests/browser"),
     "colab": (*PYTHON, "LICENSE", "labs", "tests/colab.py"),
@@ -91,9 +92,9 @@ def run(part: str, command: list[str]) -> int:
     """Run what has no stamp, stamp what passes, and return the command's exit code."""
     notebooks = [word for word in command if word.endswith(".ipynb")]
     digests = expected(part, command, notebooks)
-    due = [
-        name for name, known in digests.items() if os.environ.get("FRESH") or read(name) != known
-    ]
+    missing = part == "book" and not (ROOT / SITE / "index.html").is_file()
+    again = os.environ.get("FRESH") or missing
+    due = [name for name, known in digests.items() if again or read(name) != known]
     if skipped := len(digests) - len(due):
         what = f"{skipped} of {len(digests)} notebooks" if notebooks else part
         print(f"Skipped, since it has passed and nothing has changed: {what}.", end=" ")

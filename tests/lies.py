@@ -47,9 +47,12 @@ class Project:
             for cell in self.cells(name):
                 cell.outputs = [output for output in cell.outputs if output is not None]
             nbformat.write(notebook, self.root / name)
-        for name, data in self.ledgers.items():
-            text = yaml.safe_dump(data, sort_keys=False)
-            (self.root / LEDGER / f"{name}.yml").write_text(text, encoding="utf-8")
+        for name in self.ledgers:
+            self.write_ledger(name, self.root / LEDGER)
+
+    def write_ledger(self, document: str, folder: Path) -> None:
+        text = yaml.safe_dump(self.ledgers[document], sort_keys=False)
+        (folder / f"{document}.yml").write_text(text, encoding="utf-8")
 
 
 def load(path: Path) -> dict[str, Any]:

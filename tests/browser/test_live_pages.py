@@ -42,7 +42,7 @@ from tests.browser.looking import (
 
 FIGURES = {figure.name: figure for figure in live.FIGURES}
 # Different settings, and turns of the controls to reach them.
-SETTINGS, TRIES = (12, 60) if EVERYTHING else (4, 20)
+SETTINGS, TRIES = (12, 60) if EVERYTHING else (3, 20)
 CHANGES_A_SETTING = 6
 # What moves a slider, and chooses from a list.
 KEYS = ("Home", "End", "PageUp", "PageDown", "ArrowUp", "ArrowDown")
@@ -392,7 +392,8 @@ def test_what_is_no_number_moves_nothing(phone: Page, page: Page, site: str):
     for window in (phone, page):
         for figure in TYPED:
             shown = open_figure(window, site, figure)
-            for cell in shown.locator('input[type="text"]').all():
+            cells = shown.locator('input[type="text"]').all()
+            for cell in cells if EVERYTHING else cells[::5]:  # in other rows and columns
                 before = shown.evaluate(PLACES)
                 cell.fill("abc")
                 cell.press("Tab")

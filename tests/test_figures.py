@@ -11,16 +11,20 @@ from labkit.figures import palette
 from labkit.figures import plots as figures
 from labkit.figures.base import SCRIPTS
 from press import BOOK
+from press.editions import epub, pdf
+from press.editions import pages as editions
 
 
 def test_the_style_sheets_have_their_colours_from_the_palette():
-    sheets = [*(BOOK / "_static").glob("*.css"), *SCRIPTS.glob("*.css")]
+    printed = [pdf.STYLE, epub.STYLE]
+    sheets = [*(BOOK / "_static").glob("*.css"), *SCRIPTS.glob("*.css"), *printed]
     text = {sheet.name: sheet.read_text(encoding="utf-8") for sheet in sheets}
     assert not {
         name: found for name in text if (found := re.findall(r"#[0-9a-f]{3,8}\b", text[name]))
     }
     named = set(re.findall(r"var\(--book-([\w-]+)\)", "".join(text.values())))
     assert set(palette.PAGES) <= named
+    assert not any("var(" in editions.style(sheet) for sheet in printed)
 
 
 def test_numbers_are_rounded_and_stored_as_lists():

@@ -52,7 +52,7 @@ def files(pages: list[editions.Page]) -> dict[str, bytes]:
     texts[editions.ANSWERS] = text("Answers", answers(pages))
     entries = {f"{name}.xhtml": xhtml.encode() for name, xhtml in texts.items()}
     entries["nav.xhtml"] = contents(pages).encode()
-    entries |= {"style.css": STYLE.read_bytes(), "cover.png": cover(), **pictures}
+    entries |= {"style.css": editions.style(STYLE).encode(), "cover.png": cover(), **pictures}
     return entries | {"book.opf": package(entries).encode()}
 
 

@@ -13,11 +13,12 @@ import posixpath
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from urllib.parse import urldefrag, urlsplit
 
 from bs4 import BeautifulSoup, Tag
 
+from labkit.figures.palette import GREY, HEADS, PAGES
 from press import BOOK, HTML, contents
 from press.editions import pictures
 from press.extension import citation, social
@@ -40,6 +41,8 @@ DROPPED = (
     "p:has(> .report), .verdict summary > code"
 )
 FOLDED = "details:not([class])"
+# What a sheet of an edition names as the pages do, ``var(--book-text)``, in the light theme.
+COLOURS = {name: light for name, (light, _) in (HEADS | PAGES).items()} | {"grey": GREY}
 FIRST_STATE = "This is its first state; on the book's pages it computes."
 
 
@@ -63,6 +66,12 @@ class Page:
         """Give the number that the file's name has: a chapter's, or a lab's."""
         match = re.match(r"(lab_)?(\d+)_", PurePosixPath(self.name).name)
         return f"{'Lab ' if match[1] else ''}{int(match[2])}" if match else ""
+
+
+def style(sheet: Path) -> str:
+    """Read a style sheet with its colours written out, for e-readers that know no properties."""
+    text = sheet.read_text(encoding="utf-8")
+    return re.sub(r"var\(--book-([\w-]+)\)", lambda named: COLOURS[named[1]], text)
 
 
 def order() -> Iterator[tuple[str, str]]:

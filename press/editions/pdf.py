@@ -37,7 +37,6 @@ SHEETS = [
     *FONTS,
     HTML / "_static" / "katex.min.css",
     HTML / "_static" / "pygments.css",
-    STYLE,
 ]
 PRINTINGS = 4
 PATIENCE = 300_000  # milliseconds: a whole book is one page here
@@ -58,7 +57,7 @@ def document(pages: list[editions.Page]) -> BeautifulSoup:
     )
     return BeautifulSoup(
         f'<!DOCTYPE html><html lang="en" data-theme="light"><head><meta charset="utf-8"/>'
-        f"<title>{editions.TITLE}</title>{sheets}<style>{heads}</style></head><body>"
+        f"<title>{editions.TITLE}</title>{sheets}<style>{editions.style(STYLE)}{heads}</style></head><body>"
         f"{title_page()}{contents(pages)}{chapters}{answers(pages)}</body></html>",
         "html.parser",
     )

@@ -8,10 +8,12 @@ from sphinx.application import Sphinx
 
 from labkit import ledger
 from labkit.figures import plots as figures
+from labkit.figures.palette import DRAWINGS
 from labkit.ledger.nested import show
 from press import BOOK
 
 PICTURE = BOOK / "_static" / "third-row.svg"
+PAPER, INK, FAINT = (DRAWINGS[name][0] for name in ("paper", "ink", "faint"))
 DOCUMENT, COMPUTED = figures.ORANGE, figures.BLUE
 WIDTH, BASE, SCALE = 64, 208, 280
 CLAIM = "section-2.3/by-hand/weights"
@@ -46,7 +48,7 @@ def picture() -> str:
         [
             '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 640 270" '
             'font-family="system-ui, sans-serif" font-size="17" text-anchor="middle">',
-            '<rect width="640" height="270" rx="10" fill="#ffffff"/>',
+            f'<rect width="640" height="270" rx="10" fill="{PAPER}"/>',
             *parts,
             "</svg>\n",
         ]
@@ -56,15 +58,15 @@ def picture() -> str:
 def bars(title: str, weights: list[float], colour: str, left: int, places: int | None) -> list[str]:
     """Draw one group of three weights."""
     middle = left + 110
-    parts = [f'<text x="{middle}" y="34" font-weight="600" fill="#1b1f24">{title}</text>']
+    parts = [f'<text x="{middle}" y="34" font-weight="600" fill="{INK}">{title}</text>']
     for i, weight in enumerate(weights):
         x, height = left + i * (WIDTH + 14), weight * SCALE
         parts += [
             f'<rect x="{x}" y="{BASE - height:.1f}" width="{WIDTH}" height="{height:.1f}" '
             f'rx="3" fill="{colour}"/>',
-            f'<text x="{x + WIDTH / 2}" y="{BASE - height - 8:.1f}" fill="#1b1f24">'
+            f'<text x="{x + WIDTH / 2}" y="{BASE - height - 8:.1f}" fill="{INK}">'
             f"{show(weight, places)}</text>",
-            f'<text x="{x + WIDTH / 2}" y="{BASE + 26}" fill="#4b5563">token {i + 1}</text>',
+            f'<text x="{x + WIDTH / 2}" y="{BASE + 26}" fill="{FAINT}">token {i + 1}</text>',
         ]
     return parts
 

@@ -46,8 +46,8 @@ def render(drawing: str, *, width: int, height: int) -> bytes:
     return resvg_py.svg_to_bytes(
         svg_string=(
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
-            'font-family="sans-serif" text-anchor="middle" fill="#1b1f24">'
-            f'<rect width="{width}" height="{height}" fill="#ffffff"/>{drawing}</svg>'
+            f'font-family="sans-serif" text-anchor="middle" fill="{landing.INK}">'
+            f'<rect width="{width}" height="{height}" fill="{landing.PAPER}"/>{drawing}</svg>'
         ),
         font_files=[str(fonts / f"KaTeX_SansSerif-{cut}.ttf") for cut in ("Regular", "Bold")],
         sans_serif_family="KaTeX_SansSerif",

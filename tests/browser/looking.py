@@ -95,6 +95,11 @@ class Heard:
     errors: list[str] = field(default_factory=list)
     answered: list[str] = field(default_factory=list)
 
+    def forget(self) -> None:
+        """Begin anew, for a tab that goes to another page."""
+        for found in (self.foreign, self.failed, self.errors, self.answered):
+            found.clear()
+
     def demands(self) -> dict[str, list[str]]:
         return {
             "asks another host": self.foreign,

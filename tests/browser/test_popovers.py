@@ -17,7 +17,7 @@ ENTRY = re.compile(r'<a [^>]*href="([^"#]*\b(?:glossary|bibliography)\.html#[^"]
 OFFERED = re.compile(r'<template data-card="([^"]+)">')
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def phone(browser: Browser) -> Iterator[Page]:
     context = browser.new_context(viewport=PHONE, has_touch=True, reduced_motion="reduce")
     yield context.new_page()

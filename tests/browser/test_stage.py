@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Locator, Page, Route, expect
+from playwright.sync_api import BrowserContext, Locator, Page, expect
 
 from labkit.figures.broken_gpt import BUGS as STORY_BUGS
 from labkit.figures.live import Stage
@@ -20,6 +20,7 @@ from press import HTML
 from press.extension.live_figures import placed
 from press.figures import figure_of, page_script
 from tests.browser.looking import EVERYTHING, PHONE, WIDE, serious, set_theme
+from tests.browser.serving import Quiet
 from tests.browser.test_live_pages import PLACED, READ_CONTROLS, TOO_SMALL, check_values
 
 STATES = {
@@ -47,7 +48,7 @@ STORIES = [
 ]
 
 
-def open_stage(browser: Browser, site: str, size: dict[str, int], stage: Stage) -> Page:
+def open_stage(reader: BrowserContext, site: str, size: dict[str, int], stage: Stage) -> Page:
     """Open the stage's page with another stage on it, and a text that leads it."""
     name = PLACED["stage"][0]
     text = (HTML / f"{name}.html").read_text("utf-8")
@@ -57,34 +58,35 @@ def open_stage(browser: Browser, site: str, size: dict[str, int], stage: Stage) 
     figure = placed(next(value for key, value in data.items() if "labkit" in key)).astext()
     led = text[:start] + figure + TEXT + text[end:]
 
-    def answer(route: Route) -> None:
-        route.fulfill(body=led, content_type="text/html")
+    def other(script: re.Match[str]) -> str:
+        modules = [one for one in script[1].split("-and-") if figure_of(one) != "stage"]
+        modules.append(stage.module(stage.state()))
+        path = f"/_static/live/{'-and-'.join(modules)}.led.js"
+        if path not in Quiet.written:
+            Quiet.written[path] = page_script(modules)
+        return f"..{path}"
 
-    page = browser.new_context(viewport=size, reduced_motion="reduce").new_page()
-
-    def run(route: Route) -> None:
-        names = route.request.url.split("/")[-1].removesuffix(".js").split("-and-")
-        modules = [one for one in names if figure_of(one) != "stage"]
-        route.fulfill(body=page_script([*modules, stage.module(stage.state())]))
-
-    page.route(f"**/{name}.html", answer)
-    page.route(re.compile(r"/_static/live/[a-z_-]+\.js"), run)
-    page.goto(f"{site}/{name}.html")
+    # A page of its own each time, for a browser keeps what it has seen.
+    path = f"/book/led-{len(Quiet.written)}.html"
+    Quiet.written[path] = re.sub(r"\.\./_static/live/([a-z_-]+)\.js(\?v=\w+)?", other, led)
+    page = reader.new_page()
+    page.set_viewport_size(size)
+    page.goto(f"{site}{path}")
     return page
 
 
 @pytest.fixture(params=[WIDE, PHONE], ids=["wide", "phone"])
-def page(request: pytest.FixtureRequest, browser: Browser, site: str) -> Iterator[Page]:
-    page = open_stage(browser, site, request.param, Stage(states=STATES))
+def page(request: pytest.FixtureRequest, reader: BrowserContext, site: str) -> Iterator[Page]:
+    page = open_stage(reader, site, request.param, Stage(states=STATES))
     yield page
-    page.context.close()
+    page.close()
 
 
 @pytest.fixture(params=[WIDE, PHONE], ids=["wide", "phone"])
-def tale(request: pytest.FixtureRequest, browser: Browser, site: str) -> Iterator[Page]:
-    page = open_stage(browser, site, request.param, TALE)
+def tale(request: pytest.FixtureRequest, reader: BrowserContext, site: str) -> Iterator[Page]:
+    page = open_stage(reader, site, request.param, TALE)
     yield page
-    page.context.close()
+    page.close()
 
 
 def state(page: Page) -> tuple[str, str]:
@@ -260,8 +262,8 @@ def test_where_the_weights_do_not_come_a_line_says_so(tale: Page):
 
 
 @pytest.mark.parametrize("story", STORIES if EVERYTHING else STORIES[:1])
-def test_every_head_and_bug_is_pythons(browser: Browser, site: str, story: str):
-    page = open_stage(browser, site, WIDE, TALE)
+def test_every_head_and_bug_is_pythons(reader: BrowserContext, site: str, story: str):
+    page = open_stage(reader, site, WIDE, TALE)
     shown, words = play(page), story.split()
     shown.locator("textarea").fill(story)
     shown.locator("textarea").press("Tab")
@@ -279,7 +281,7 @@ def test_every_head_and_bug_is_pythons(browser: Browser, site: str, story: str):
             "all => all.map(one => one.classList.contains('tale-fell'))"
         )
         assert marks == fail
-    page.context.close()
+    page.close()
 
 
 def test_all_can_play_a_story(tale: Page):
@@ -299,12 +301,12 @@ def test_all_can_play_a_story(tale: Page):
         assert serious(tale, "article section") == []
 
 
-def test_a_text_leads_from_one_model_to_the_other(browser: Browser, site: str):
+def test_a_text_leads_from_one_model_to_the_other(reader: BrowserContext, site: str):
     states = {
         "who": {"model": "stories", "asking": 2},
         "end": {"model": "pocket", "step": "answer"},
     }
-    page = open_stage(browser, site, WIDE, Stage(states=states))
+    page = open_stage(reader, site, WIDE, Stage(states=states))
     shown = page.locator('[data-name="stage"]')
     page.get_by_role("link", name="Ben sings and").click()
     expect(shown.locator(".tale-chip").nth(2)).to_have_attribute("aria-pressed", "true")
@@ -315,4 +317,4 @@ def test_a_text_leads_from_one_model_to_the_other(browser: Browser, site: str):
     check_values(shown, "stage", Stage(states=states, step="answer").state())
     assert state(page) == ("mia reads and", "answer")
     expect(shown.locator(".stage-follow")).to_be_visible()
-    page.context.close()
+    page.close()

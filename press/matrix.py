@@ -43,7 +43,7 @@ WATCHED = {
     "def naive(": "PyTorch leaves its fast path where its functions are watched",
 }
 OLDER = {
-    "scores = torch.zeros(10, 10).half()": "PyTorch's own words for an error have changed",
+    "scores.half().masked_fill": "PyTorch's own words for an error have changed",
     "torchrun = ": "its engine also prints which ranks are connected",
 }
 STARTUP = """

@@ -21,7 +21,7 @@ FAULTS = [mutant for name in MODULES for mutant in mutants(name)]
 NAMES = {fault.name for fault in FAULTS}
 SEED = 0
 # Short, and its claims have all that a page and the ledger can show of one, but for a percentile.
-NOTEBOOK = "chapters/03_self_and_cross_attention.ipynb"
+NOTEBOOK = "chapters/02_why_sqrt_d_k.ipynb"
 
 
 def slipped(lies: list[Lie]) -> list[str]:

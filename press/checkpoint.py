@@ -3,10 +3,9 @@
 Of the small GPT and its variants it writes what a page has no time for: the trained weights,
 stories.safetensors, and unmasked.safetensors of the one without a mask; and what each run had
 learned after how many steps, training.json. Of chapter 8's layers it writes those that its figure
-runs, reporters.safetensors; of the pocket model and of chapter 3's layer their twenty starts,
-pocket.safetensors and cross.safetensors: all in
-labkit/models. On another machine the last digits differ, and so do the files; tests train again to
-the same targets.
+runs, reporters.safetensors; of the pocket model and of the layers of chapters 3 and 5 their twenty
+starts, pocket.safetensors, cross.safetensors and two_needs.safetensors: all in labkit/models. On
+another machine the last digits differ, and so do the files; tests train again to the same targets.
 """
 
 from __future__ import annotations
@@ -19,14 +18,14 @@ from contextlib import contextmanager, nullcontext
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.optim.optimizer import (
     register_optimizer_step_post_hook,
     register_optimizer_step_pre_hook,
 )
 from tqdm import tqdm
 
-from labkit.models import cross
+from labkit.models import cross, two_needs
 from labkit.models.gpt import CHECKPOINT, GPT, load_gpt, save_gpt
 from labkit.models.pocket import CHECKPOINT as POCKETS
 from labkit.models.pocket import KINDS, STARTS, save_pockets, train_pockets
@@ -56,12 +55,13 @@ LITTLE_DECAY = 0.01
 
 
 class Short(NamedTuple):
-    """How a model of chapters 2 and 4 differs from the small GPT; it reads fewer stories."""
+    """How a model of chapters 2, 4, 5 and 6 differs from the small GPT; it reads fewer stories."""
 
     h: int = 4
     part: str | None = None  # what is left out, one of OF_ATTENTION
     small_start: bool = False  # queries and keys begin smaller, each by d_k^(1/4)
     small_steps: bool = False  # and every step moves their matrices less by as much
+    fixed_w_o: bool = False  # W_O is the identity, and is not trained
     with_last: bool = False  # it reads the last word too, and sees all answers without a mask
     rate: float = 1.0  # the best of those tried, each half the next, on a seed that is not told of
 
@@ -75,7 +75,10 @@ SHORT = {
     "small start and steps": Short(
         h=1, part="divisor", small_start=True, small_steps=True, rate=0.5
     ),
+    "two heads": Short(h=2),
     "four heads": Short(),
+    "eight heads": Short(h=8),
+    "identity as W_O": Short(fixed_w_o=True),
     "four heads without divisor": Short(part="divisor", rate=0.25),
     "without mask": Short(part="mask"),
     "without mask, all shown": Short(part="mask", with_last=True),
@@ -133,10 +136,13 @@ def run(name: str) -> tuple[GPT, list[Report]]:
 
 
 def short_model(kind: Short, seed: int) -> GPT:
-    """Make a model of chapter 2 or 4, untrained."""
+    """Make a model of chapters 2, 4, 5 or 6, untrained."""
     model = small_gpt(seed, h=kind.h)
     if kind.part is not None:
         without(model, kind.part)
+    if kind.fixed_w_o:
+        for layer in (block.attention for block in model.stack()):
+            nn.init.eye_(layer.w_o.requires_grad_(False).weight)
     if kind.small_start:
         with torch.no_grad():
             for share, weight in queries_and_keys(model):
@@ -145,7 +151,7 @@ def short_model(kind: Short, seed: int) -> GPT:
 
 
 def short_run(kind: Short, seed: int) -> tuple[GPT, list[Report]]:
-    """Train a model of chapter 2 or 4."""
+    """Train a model of chapters 2, 4, 5 or 6."""
     model = short_model(kind, seed)
     with small_steps(model) if kind.small_steps else nullcontext():
         rate, last = kind.rate, kind.with_last
@@ -255,6 +261,8 @@ def main() -> None:
         save_pockets([train_pockets(STARTS, kind=kind) for kind in KINDS], POCKETS)
         layers = [cross.train_crosses(cross.STARTS, kind=kind) for kind in cross.KINDS]
         cross.save_crosses(layers, cross.CHECKPOINT)
+        needs = [two_needs.train_two_needs(two_needs.STARTS, kind=kind) for kind in two_needs.KINDS]
+        two_needs.save_two_needs(needs, two_needs.CHECKPOINT)
         save_reporters(reporters(), REPORTERS)
     told = histories() if kinds else {}
     with ProcessPoolExecutor() as pool:

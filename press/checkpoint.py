@@ -25,10 +25,8 @@ from torch.optim.optimizer import (
 )
 from tqdm import tqdm
 
-from labkit.models import cross, two_needs
+from labkit.models import cross, pocket, starts, two_needs
 from labkit.models.gpt import CHECKPOINT, GPT, load_gpt, save_gpt
-from labkit.models.pocket import CHECKPOINT as POCKETS
-from labkit.models.pocket import KINDS, STARTS, save_pockets, train_pockets
 from labkit.models.reporters import CHECKPOINT as REPORTERS
 from labkit.models.reporters import Reporter, save_reporters, train_reporter
 from labkit.models.stories import Stories
@@ -258,11 +256,12 @@ def main() -> None:
     kinds = parser.parse_args().kinds
     names = [name for name in RUNS if not kinds or name.rpartition(" ")[0] in kinds]
     if not kinds:
-        save_pockets([train_pockets(STARTS, kind=kind) for kind in KINDS], POCKETS)
+        pockets = [pocket.train_pockets(pocket.STARTS, kind=kind) for kind in pocket.KINDS]
+        starts.save(pockets, pocket.CHECKPOINT)
         layers = [cross.train_crosses(cross.STARTS, kind=kind) for kind in cross.KINDS]
-        cross.save_crosses(layers, cross.CHECKPOINT)
+        starts.save(layers, cross.CHECKPOINT)
         needs = [two_needs.train_two_needs(two_needs.STARTS, kind=kind) for kind in two_needs.KINDS]
-        two_needs.save_two_needs(needs, two_needs.CHECKPOINT)
+        starts.save(needs, two_needs.CHECKPOINT)
         save_reporters(reporters(), REPORTERS)
     told = histories() if kinds else {}
     with ProcessPoolExecutor() as pool:

@@ -15,13 +15,22 @@ from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
-from labkit.arguments import one_of, whole
+from labkit.arguments import one_of
+from labkit.models.starts import (
+    Starts,
+    clearest_start,
+    in_halves,
+    known_words,
+    load,
+    one_start,
+    train,
+)
 
 __all__ = ["ANSWERS", "CHECKPOINT", "KINDS", "QUESTIONS", "STARTS", "WORDS", "Cross", "Judged",
     "Note", "batch", "encode", "in_halves", "judge", "load_cross", "load_crosses", "notes",
-    "parted", "save_crosses", "specimen", "train_crosses"]  # fmt: skip
+    "parted", "specimen", "train_crosses"]  # fmt: skip
 
 CHECKPOINT = Path(__file__).with_name("cross.safetensors")
 STARTS = range(20)
@@ -32,13 +41,12 @@ UNSAID = "?"
 ANSWERS = (*NAMES, *VERBS, *ANIMALS, UNSAID)
 WORDS = ("the", ".", *NAMES, *VERBS, *ANIMALS)
 WIDTH, WIDER, LONGEST = 2, 3, 5
-STEPS, CALM = 8_000, 200  # the last steps are not shaken
+STEPS = 8_000
 SHAKE = 0.25  # by how much at most every number is shaken while it learns
 # "attention" and its controls read notes; the last two sentences of both orders.
 KINDS = ("attention", "average", "one query", "average, width 3", "both orders",
     "both orders, positions")  # fmt: skip
 VECTORS = ("words", "questions", "positions")
-RIGHT = 0.95  # the least probability of a right answer in the start that the book follows
 
 
 class Note(NamedTuple):
@@ -90,17 +98,10 @@ def encode(text: str) -> Tensor:
     >>> encode("mia sees .")
     tensor([2, 4, 1])
     """
-    words = text.split()
-    strange = sorted(set(words) - set(WORDS))
-    if strange:
-        raise ValueError(
-            f"a note's {len(WORDS)} words do not include {', '.join(strange)}. "
-            "See labkit.models.cross.WORDS."
-        )
-    return torch.tensor([WORDS.index(word) for word in words], dtype=torch.long)
+    return known_words(text, WORDS, __name__)
 
 
-class Cross(nn.Module):
+class Cross(Starts):
     """One layer in which three questions ask a note; several starts at once.
 
     softmax(X W_Q (C W_K)^T / sqrt(2)) C W_V, where X are the questions and C the words of the note;
@@ -130,15 +131,12 @@ class Cross(nn.Module):
     U: Tensor
     positions: Tensor
 
+    KINDS, VECTORS, DEVIATION = KINDS, VECTORS, 0.3
+
     def __init__(self, seeds: Sequence[int], kind: str = "attention") -> None:
-        super().__init__()
-        self.kind = one_of("kind", kind, KINDS)
-        starts = [_start(seed, self.shapes()) for seed in seeds]
-        for name in self.shapes():
-            setattr(self, name, nn.Parameter(torch.stack([start[name] for start in starts])))
+        super().__init__(seeds, kind)
 
     def shapes(self) -> dict[str, tuple[int, int]]:
-        """Give the shape of each of the kind's parameters in one start."""
         d = WIDER if self.kind.endswith("width 3") else WIDTH
         shapes = {"words": (len(WORDS), d), "questions": (len(QUESTIONS), d), "W_Q": (d, d),
             "W_K": (d, d), "W_V": (d, d), "U": (d, len(ANSWERS))}  # fmt: skip
@@ -166,20 +164,6 @@ class Cross(nn.Module):
         weights = scores.softmax(-1)
         output = weights @ (memory @ self._over(self.W_V, ids))
         return (x + output) @ self._over(self.U, ids), weights
-
-    def _over(self, w: Tensor, ids: Tensor) -> Tensor:
-        """Bring (starts, rows, columns) to (starts, ..., rows, columns), to go with all notes."""
-        return w.view(len(w), *[1] * (ids.dim() - 1), *w.shape[1:])
-
-
-def _start(seed: int, shapes: dict[str, tuple[int, int]]) -> dict[str, Tensor]:
-    """Draw the weights of one start, the same alone and among others."""
-    generator = torch.Generator().manual_seed(whole("seed", seed))
-    return {
-        name: torch.randn(*shape, generator=generator, dtype=torch.float64)
-        * (0.3 if name in VECTORS else shapes["W_Q"][0] ** -0.5)
-        for name, shape in shapes.items()
-    }
 
 
 def batch(given: Sequence[Note]) -> tuple[Tensor, Tensor, Tensor]:
@@ -216,23 +200,9 @@ def train_crosses(seeds: Sequence[int], steps: int = STEPS, kind: str = "attenti
     >>> train_crosses([0], steps=1).U.shape
     torch.Size([1, 2, 7])
     """
-    model = Cross(seeds, kind)
     ids, is_word, answers = batch(parted(kind)[0])
-    generator = torch.Generator().manual_seed(0)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=0.02, weight_decay=0.01)
-    for step in range(whole("steps", steps)):
-        shake = SHAKE if step < steps - CALM else 0.0
-        near = {
-            name: x + shake * (2 * torch.rand(x.shape[1:], generator=generator, dtype=x.dtype) - 1)
-            for name, x in model.named_parameters()
-        }
-        logits, _ = torch.func.functional_call(model, near, (ids, is_word))
-        targets = answers.expand(len(logits), -1, -1)
-        losses = F.cross_entropy(logits.movedim(-1, 1), targets, reduction="none")
-        optimizer.zero_grad()
-        losses.flatten(1).mean(1).sum().backward()
-        optimizer.step()
-    return model
+    model = Cross(seeds, kind)
+    return train(model, (ids, is_word), answers, steps, decay=0.01, shake=SHAKE)
 
 
 class Judged(NamedTuple):
@@ -266,13 +236,6 @@ def judge(model: Cross) -> Judged:
     return Judged(right.sum((1, 2)), right[:, held_out].sum((1, 2)), p.flatten(1).amin(1), least)
 
 
-def in_halves(model: Cross) -> Cross:
-    """Round every number of a model to a multiple of one half."""
-    rounded = Cross(range(len(model.U)), model.kind)
-    rounded.load_state_dict({name: (2 * x).round() / 2 for name, x in model.state_dict().items()})
-    return rounded
-
-
 def specimen(model: Cross) -> int:
     """Find the start that, in halves, looks most clearly at the words that answer.
 
@@ -283,22 +246,7 @@ def specimen(model: Cross) -> int:
         ValueError: no start answers every question so.
     """
     judged = judge(in_halves(model))
-    fits = judged.surest >= RIGHT
-    if not fits.any():
-        raise ValueError(f"no start answers all questions with {RIGHT} in halves: train more.")
-    return int(judged.on_word.where(fits, -torch.inf).argmax())
-
-
-def save_crosses(models: Sequence[Cross], path: str | Path) -> None:
-    """Write trained starts, one model of each kind, in the format of safetensors."""
-    from safetensors.torch import save_file
-
-    tensors = {
-        f"{model.kind}.{name}": tensor
-        for model in models
-        for name, tensor in model.state_dict().items()
-    }
-    save_file(tensors, path)
+    return clearest_start(judged.surest, judged.on_word)
 
 
 def load_crosses(kind: str = "attention") -> Cross:
@@ -308,14 +256,7 @@ def load_crosses(kind: str = "attention") -> Cross:
         FileNotFoundError: their file is missing.
         ValueError: another kind.
     """
-    from safetensors.torch import load_file
-
-    model = Cross(STARTS, kind)
-    if not CHECKPOINT.is_file():
-        raise FileNotFoundError(f"{CHECKPOINT} is missing. `make checkpoint` trains and writes it.")
-    kept = load_file(CHECKPOINT)
-    model.load_state_dict({name: kept[f"{kind}.{name}"] for name in model.shapes()})
-    return model.requires_grad_(False)
+    return load(Cross(STARTS, kind), CHECKPOINT)
 
 
 def load_cross() -> Cross:
@@ -328,8 +269,4 @@ def load_cross() -> Cross:
     torch.Size([1, 3, 2])
     """
     starts = load_crosses()
-    chosen = specimen(starts)
-    one = Cross([chosen])
-    kept = in_halves(starts).state_dict()
-    one.load_state_dict({name: x[chosen : chosen + 1] for name, x in kept.items()})
-    return one.requires_grad_(False)
+    return one_start(starts, specimen(starts))

@@ -14,13 +14,21 @@ from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
-from labkit.arguments import one_of, whole
+from labkit.models.starts import (
+    Starts,
+    clearest_start,
+    in_halves,
+    known_words,
+    load,
+    one_start,
+    train,
+)
 
 __all__ = ["ANSWERS", "CHECKPOINT", "KINDS", "STARTS", "WORDS", "Judged", "Pocket", "Sentence",
     "batch", "encode", "in_halves", "judge", "load_pocket", "load_pockets", "parted",
-    "save_pockets", "sentences", "specimen", "train_pockets"]  # fmt: skip
+    "sentences", "specimen", "train_pockets"]  # fmt: skip
 
 CHECKPOINT = Path(__file__).with_name("pocket.safetensors")
 STARTS = range(20)
@@ -33,15 +41,7 @@ ANSWERS = ("she", "he", "it", *OBJECTS.values())
 WIDTH = 2
 STEPS = 4_000
 KINDS = ("attention", "average", "one vector")
-_SHAPES = {
-    "vectors": (len(WORDS), WIDTH),
-    "W_Q": (WIDTH, WIDTH),
-    "W_K": (WIDTH, WIDTH),
-    "W_V": (WIDTH, WIDTH),
-    "U": (WIDTH, len(ANSWERS)),
-}
 HELD_OUT = 18  # sentences, a quarter
-RIGHT = 0.95  # the least probability of a right answer in the start that the book follows
 
 
 class Sentence(NamedTuple):
@@ -84,17 +84,10 @@ def encode(text: str) -> Tensor:
     >>> encode("mia reads and")
     tensor([9, 4, 1])
     """
-    words = text.split()
-    strange = sorted(set(words) - set(WORDS))
-    if strange:
-        raise ValueError(
-            f"the pocket model's {len(WORDS)} words do not include {', '.join(strange)}. "
-            "See labkit.models.pocket.WORDS."
-        )
-    return torch.tensor([WORDS.index(word) for word in words], dtype=torch.long)
+    return known_words(text, WORDS, __name__)
 
 
-class Pocket(nn.Module):
+class Pocket(Starts):
     """One layer of attention that reads a sentence and says its next word; several starts at once.
 
     softmax(q K^T / sqrt(2)) V, where q = x W_Q is made of the last word alone, and K = X W_K and
@@ -121,12 +114,15 @@ class Pocket(nn.Module):
     W_V: Tensor
     U: Tensor
 
+    KINDS, VECTORS, DEVIATION = KINDS, ("vectors",), 1.0
+
     def __init__(self, seeds: Sequence[int], kind: str = "attention") -> None:
-        super().__init__()
-        self.kind = one_of("kind", kind, KINDS)
-        starts = [_start(seed) for seed in seeds]
-        for name in _SHAPES:
-            setattr(self, name, nn.Parameter(torch.stack([start[name] for start in starts])))
+        super().__init__(seeds, kind)
+
+    def shapes(self) -> dict[str, tuple[int, int]]:
+        d = WIDTH
+        return {"vectors": (len(WORDS), d), "W_Q": (d, d), "W_K": (d, d), "W_V": (d, d),
+            "U": (d, len(ANSWERS))}  # fmt: skip
 
     def forward(self, ids: Tensor, is_word: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Give the logits of the answers, (starts, ..., 6), and the weights, (starts, ..., n).
@@ -135,12 +131,8 @@ class Pocket(nn.Module):
             ids: (..., n), the numbers of words; the last one asks.
             is_word: (..., n), False where a shorter sentence was filled up; all are words if None.
         """
-        # (starts, ..., rows, columns), to be multiplied with (starts, ..., n, 2).
-        ones = [1] * (ids.dim() - 1)
         last = self.W_K if self.kind == "one vector" else self.W_V
-        w_q, w_k, w_v, u = (
-            w.view(len(w), *ones, *w.shape[1:]) for w in (self.W_Q, self.W_K, last, self.U)
-        )
+        w_q, w_k, w_v, u = (self._over(w, ids) for w in (self.W_Q, self.W_K, last, self.U))
         x = self.vectors[:, ids]
         scores = (x[..., -1:, :] @ w_q) @ (x @ w_k).mT / WIDTH**0.5
         if self.kind == "average":
@@ -150,16 +142,6 @@ class Pocket(nn.Module):
         weights = scores.softmax(-1)
         after = x[..., -1:, :] + weights @ (x @ w_v)
         return (after @ u).squeeze(-2), weights.squeeze(-2)
-
-
-def _start(seed: int) -> dict[str, Tensor]:
-    """Draw the weights of one start, the same alone and among others."""
-    generator = torch.Generator().manual_seed(whole("seed", seed))
-    drawn = {
-        name: torch.randn(*shape, generator=generator, dtype=torch.float64)
-        for name, shape in _SHAPES.items()
-    }
-    return {name: x if name == "vectors" else x / WIDTH**0.5 for name, x in drawn.items()}
 
 
 def batch(given: Sequence[Sentence]) -> tuple[Tensor, Tensor, Tensor]:
@@ -195,16 +177,8 @@ def train_pockets(seeds: Sequence[int], steps: int = STEPS, kind: str = "attenti
     >>> train_pockets([0], steps=1).U.shape
     torch.Size([1, 2, 6])
     """
-    model = Pocket(seeds, kind)
     ids, is_word, answers = batch(parted()[0])
-    optimizer = torch.optim.AdamW(model.parameters(), lr=0.02, weight_decay=0.1)
-    for _ in range(whole("steps", steps)):
-        logits, _ = model(ids, is_word)
-        losses = F.cross_entropy(logits.mT, answers.expand(len(logits), -1), reduction="none")
-        optimizer.zero_grad()
-        losses.mean(-1).sum().backward()
-        optimizer.step()
-    return model
+    return train(Pocket(seeds, kind), (ids, is_word), answers, steps, decay=0.1)
 
 
 class Judged(NamedTuple):
@@ -241,13 +215,6 @@ def judge(model: Pocket) -> Judged:
     return Judged(right, p.amin(-1), least["and"], least["a"])
 
 
-def in_halves(model: Pocket) -> Pocket:
-    """Round every number of a model to a multiple of one half."""
-    rounded = Pocket(range(len(model.U)), model.kind)
-    rounded.load_state_dict({name: (2 * x).round() / 2 for name, x in model.state_dict().items()})
-    return rounded
-
-
 def specimen(model: Pocket) -> int:
     """Find the start that, in halves, looks most clearly at the words that decide.
 
@@ -258,23 +225,7 @@ def specimen(model: Pocket) -> int:
         ValueError: no start answers every sentence so.
     """
     judged = judge(in_halves(model))
-    fits = judged.surest >= RIGHT
-    if not fits.any():
-        raise ValueError(f"no start answers all sentences with {RIGHT} in halves: train more.")
-    least = torch.minimum(judged.on_name, judged.on_verb)
-    return int(least.where(fits, -torch.inf).argmax())
-
-
-def save_pockets(models: Sequence[Pocket], path: str | Path) -> None:
-    """Write trained starts, one model of each kind, in the format of safetensors."""
-    from safetensors.torch import save_file
-
-    tensors = {
-        f"{model.kind}.{name}": tensor
-        for model in models
-        for name, tensor in model.state_dict().items()
-    }
-    save_file(tensors, path)
+    return clearest_start(judged.surest, torch.minimum(judged.on_name, judged.on_verb))
 
 
 def load_pockets(kind: str = "attention") -> Pocket:
@@ -284,14 +235,7 @@ def load_pockets(kind: str = "attention") -> Pocket:
         FileNotFoundError: their file is missing.
         ValueError: another kind.
     """
-    from safetensors.torch import load_file
-
-    model = Pocket(STARTS, kind)
-    if not CHECKPOINT.is_file():
-        raise FileNotFoundError(f"{CHECKPOINT} is missing. `make checkpoint` trains and writes it.")
-    kept = load_file(CHECKPOINT)
-    model.load_state_dict({name: kept[f"{kind}.{name}"] for name in _SHAPES})
-    return model.requires_grad_(False)
+    return load(Pocket(STARTS, kind), CHECKPOINT)
 
 
 def load_pocket() -> Pocket:
@@ -305,8 +249,4 @@ def load_pocket() -> Pocket:
             [ 2.,  0.]], dtype=torch.float64)
     """
     starts = load_pockets()
-    chosen = specimen(starts)
-    one = Pocket([chosen])
-    kept = in_halves(starts).state_dict()
-    one.load_state_dict({name: x[chosen : chosen + 1] for name, x in kept.items()})
-    return one.requires_grad_(False)
+    return one_start(starts, specimen(starts))

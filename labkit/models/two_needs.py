@@ -14,15 +14,22 @@ from pathlib import Path
 from typing import NamedTuple
 
 import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
-from labkit.arguments import one_of, whole
 from labkit.attention import merge_heads, split_heads
+from labkit.models.starts import (
+    Starts,
+    clearest_start,
+    in_halves,
+    known_words,
+    load,
+    one_start,
+    train,
+)
 
 __all__ = ["ANSWERS", "CHECKPOINT", "D_MODEL", "KINDS", "LENGTH", "STARTS", "WORDS", "Judged",
     "Sentence", "TwoNeeds", "batch", "clearest", "encode", "in_halves", "judge", "load_all_starts",
-    "load_two_needs", "parted", "save_two_needs", "sentences", "specimen",
+    "load_two_needs", "parted", "sentences", "specimen",
     "train_two_needs"]  # fmt: skip
 
 CHECKPOINT = Path(__file__).with_name("two_needs.safetensors")
@@ -34,12 +41,11 @@ VERBS = ("calls", "thanks")
 WORDS = (*SUBJECTS, *VERBS, "now", "and")
 ANSWERS = ("she-her", "she-him", "he-her", "he-him")
 D_MODEL, LENGTH = 4, 5
-STEPS, CALM = 6_000, 200  # the last steps are not shaken
+STEPS = 6_000
 SHAKE = 0.25  # by how much at most every number is shaken while it learns
 HEADS = {"two heads": 2, "one head": 1, "average": 2, "two heads and W_O": 2}
 KINDS = tuple(HEADS)
 VECTORS = ("words", "positions")
-RIGHT = 0.95  # the least probability of a right answer in the start that the book follows
 
 
 class Sentence(NamedTuple):
@@ -78,19 +84,13 @@ def encode(text: str) -> Tensor:
     >>> encode("mia calls ben now and")
     tensor([0, 6, 3, 8, 9])
     """
-    words = text.split()
-    strange = sorted(set(words) - set(WORDS))
-    if strange:
-        raise ValueError(
-            f"the {len(WORDS)} words of this layer do not include {', '.join(strange)}. "
-            "See labkit.models.two_needs.WORDS."
-        )
-    if len(words) != LENGTH:
-        raise ValueError(f"a sentence of this layer has {LENGTH} words, got {len(words)}: {text}")
-    return torch.tensor([WORDS.index(word) for word in words], dtype=torch.long)
+    ids = known_words(text, WORDS, __name__)
+    if len(ids) != LENGTH:
+        raise ValueError(f"a sentence of this layer has {LENGTH} words, got {len(ids)}: {text}")
+    return ids
 
 
-class TwoNeeds(nn.Module):
+class TwoNeeds(Starts):
     """One layer of attention that reads who calls whom, and says two pronouns; several starts.
 
     X is the sum of word and position vectors. From the last word e, each head i gives
@@ -119,16 +119,13 @@ class TwoNeeds(nn.Module):
     W_O: Tensor
     U: Tensor
 
+    KINDS, VECTORS, DEVIATION = KINDS, VECTORS, 0.3
+
     def __init__(self, seeds: Sequence[int], kind: str = "two heads") -> None:
-        super().__init__()
-        self.kind = one_of("kind", kind, KINDS)
+        super().__init__(seeds, kind)
         self.h = HEADS[kind]
-        starts = [_start(seed, self.shapes()) for seed in seeds]
-        for name in self.shapes():
-            setattr(self, name, nn.Parameter(torch.stack([start[name] for start in starts])))
 
     def shapes(self) -> dict[str, tuple[int, int]]:
-        """Give the shape of each of the kind's parameters in one start."""
         d = D_MODEL
         shapes = {"words": (len(WORDS), d), "positions": (LENGTH, d), "W_Q": (d, d),
             "W_K": (d, d), "W_V": (d, d), "U": (d, len(ANSWERS))}  # fmt: skip
@@ -159,20 +156,6 @@ class TwoNeeds(nn.Module):
             scores = torch.zeros_like(scores)
         weights = scores.softmax(-1)
         return last, weights @ v, weights
-
-    def _over(self, w: Tensor, ids: Tensor) -> Tensor:
-        """Bring (starts, rows, columns) to (starts, ..., rows, columns), for all sentences."""
-        return w.view(len(w), *[1] * (ids.dim() - 1), *w.shape[1:])
-
-
-def _start(seed: int, shapes: dict[str, tuple[int, int]]) -> dict[str, Tensor]:
-    """Draw the weights of one start, the same alone and among others."""
-    generator = torch.Generator().manual_seed(whole("seed", seed))
-    return {
-        name: torch.randn(*shape, generator=generator, dtype=torch.float64)
-        * (0.3 if name in VECTORS else D_MODEL**-0.5)
-        for name, shape in shapes.items()
-    }
 
 
 def batch(given: Sequence[Sentence]) -> tuple[Tensor, Tensor]:
@@ -208,22 +191,9 @@ def train_two_needs(
     >>> train_two_needs([0], steps=1).U.shape
     torch.Size([1, 4, 4])
     """
-    model = TwoNeeds(seeds, kind)
     ids, answers = batch(parted()[0])
-    generator = torch.Generator().manual_seed(0)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=rate, weight_decay=0.01)
-    for step in range(whole("steps", steps)):
-        shake = SHAKE if step < steps - CALM else 0.0
-        near = {
-            name: x + shake * (2 * torch.rand(x.shape[1:], generator=generator, dtype=x.dtype) - 1)
-            for name, x in model.named_parameters()
-        }
-        logits, _ = torch.func.functional_call(model, near, (ids,))
-        losses = F.cross_entropy(logits.mT, answers.expand(len(logits), -1), reduction="none")
-        optimizer.zero_grad()
-        losses.mean(1).sum().backward()
-        optimizer.step()
-    return model
+    model = TwoNeeds(seeds, kind)
+    return train(model, (ids,), answers, steps, rate=rate, decay=0.01, shake=SHAKE)
 
 
 class Judged(NamedTuple):
@@ -259,13 +229,6 @@ def judge(model: TwoNeeds) -> Judged:
     )
 
 
-def in_halves(model: TwoNeeds) -> TwoNeeds:
-    """Round every number of a model to a multiple of one half."""
-    rounded = TwoNeeds(range(len(model.U)), model.kind)
-    rounded.load_state_dict({name: (2 * x).round() / 2 for name, x in model.state_dict().items()})
-    return rounded
-
-
 def clearest(judged: Judged) -> Tensor:
     """Of each start of two heads, the least weight of one head on the subject and of the other on
     the object, whichever way round is more: (starts,)."""
@@ -284,22 +247,7 @@ def specimen(model: TwoNeeds) -> int:
         ValueError: no start answers every sentence so.
     """
     judged = judge(in_halves(model))
-    fits = judged.surest >= RIGHT
-    if not fits.any():
-        raise ValueError(f"no start answers all sentences with {RIGHT} in halves: train more.")
-    return int(clearest(judged).where(fits, -torch.inf).argmax())
-
-
-def save_two_needs(models: Sequence[TwoNeeds], path: str | Path) -> None:
-    """Write trained starts, one model of each kind, in the format of safetensors."""
-    from safetensors.torch import save_file
-
-    tensors = {
-        f"{model.kind}.{name}": tensor
-        for model in models
-        for name, tensor in model.state_dict().items()
-    }
-    save_file(tensors, path)
+    return clearest_start(judged.surest, clearest(judged))
 
 
 def load_all_starts(kind: str = "two heads") -> TwoNeeds:
@@ -309,14 +257,7 @@ def load_all_starts(kind: str = "two heads") -> TwoNeeds:
         FileNotFoundError: their file is missing.
         ValueError: another kind.
     """
-    from safetensors.torch import load_file
-
-    model = TwoNeeds(STARTS, kind)
-    if not CHECKPOINT.is_file():
-        raise FileNotFoundError(f"{CHECKPOINT} is missing. `make checkpoint` trains and writes it.")
-    kept = load_file(CHECKPOINT)
-    model.load_state_dict({name: kept[f"{kind}.{name}"] for name in model.shapes()})
-    return model.requires_grad_(False)
+    return load(TwoNeeds(STARTS, kind), CHECKPOINT)
 
 
 def load_two_needs(kind: str = "two heads") -> TwoNeeds:
@@ -333,8 +274,4 @@ def load_two_needs(kind: str = "two heads") -> TwoNeeds:
     torch.Size([1, 4, 4])
     """
     starts = load_all_starts(kind)
-    chosen = specimen(starts)
-    one = TwoNeeds([chosen], kind)
-    kept = in_halves(starts).state_dict()
-    one.load_state_dict({name: x[chosen : chosen + 1] for name, x in kept.items()})
-    return one.requires_grad_(False)
+    return one_start(starts, specimen(starts))

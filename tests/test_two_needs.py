@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from labkit.models import two_needs
-from labkit.models.two_needs import ANSWERS, KINDS, STARTS, WORDS, encode, sentences
+from labkit.models.two_needs import ANSWERS, KINDS, WORDS, encode, sentences
 
 
 def test_no_two_sentences_are_alike_and_every_word_is_used():

@@ -119,3 +119,17 @@ export function run(gpt, ids, on, bug = "none") {
   );
   return { next: logits.map((row) => softmax([...row])), weights, q, k, v };
 }
+
+// Runs over words, of which the last few are kept: a figure draws the same story many times.
+/** @type {(model: () => GPT, known: string[]) => (words: string[], on: boolean[][], bug?: string) => Run} */
+export function keptRuns(model, known) {
+  const kept = new Map();
+  return (words, on, bug) => {
+    const key = JSON.stringify([words, on, bug]);
+    if (!kept.has(key)) {
+      if (kept.size > 3) kept.clear();
+      kept.set(key, run(model(), words.map((word) => known.indexOf(word)), on, bug));
+    }
+    return kept.get(key);
+  };
+}

@@ -1,11 +1,11 @@
 import { button, counter, slider } from "./controls.js";
 import { STEPS } from "./drawings.js";
 import { element, row, spoken, write } from "./elements.js";
-import { read, run } from "./gpt.js";
+import { keptRuns, read, run } from "./gpt.js";
 import { chosenHead, nextWords, overview, strip } from "./gpt_parts.js";
 import { loan } from "./loan.js";
 import { after } from "./stories.js";
-import { list, storyBox } from "./story_box.js";
+import { exampleChoice, list, storyBox } from "./story_box.js";
 import { decode } from "./tensors.js";
 import { show } from "./text.js";
 import { View } from "./view.js";
@@ -21,16 +21,8 @@ function outcomes(view, model) {
   const { words: known, rules, shape } = view.get("given");
   const { state, values: stored, maps } = view.get("first");
   const all = Array.from({ length: shape[0] }, () => new Array(shape[1]).fill(true));
-  const made = new Map(); // the last runs
-
-  function runOf(on) {
-    const key = JSON.stringify([view.get("story"), on]);
-    if (!made.has(key)) {
-      if (made.size > 3) made.clear();
-      made.set(key, run(model(), storyOf(view).map((word) => known.indexOf(word)), on));
-    }
-    return made.get(key);
-  }
+  const runs = keptRuns(model, known);
+  const runOf = (on) => runs(storyOf(view), on);
 
   function compute() {
     const [before, left] = [runOf(all), runOf(view.get("heads_on"))];
@@ -38,7 +30,7 @@ function outcomes(view, model) {
     const allowed = after(rules, storyOf(view));
     const said = (one) => ids.map((id, i) => (i ? one.next[i - 1][id] : 1));
     const [saidBefore, saidNow] = [said(before), said(left)];
-    const [nextBefore, next] = [before.next.at(-1), left.next.at(-1)];
+    const [nextBefore, next] = [before, left].map(({ next: rows }) => rows[rows.length - 1]);
     return {
       maps: left.weights,
       values: {
@@ -122,22 +114,7 @@ function writer(view, { lent, next, text, told }) {
 // What changes the story beside its box: examples, the words to tap on, the last word taken back.
 function changes(view, text, stop) {
   const { words: known, examples } = view.get("given");
-  const names = Object.keys(examples);
-  const select = element(
-    "select",
-    {
-      onchange() {
-        stop();
-        const chosen = examples[names[select.selectedIndex]];
-        if (chosen) text.put(chosen.split(" "));
-      },
-    },
-    ...[...names, "your own"].map((name) => element("option", {}, name)),
-  );
-  view.follow(["story"], () => {
-    const at = names.findIndex((name) => examples[name] === view.get("story"));
-    select.selectedIndex = at < 0 ? names.length : at;
-  });
+  const select = exampleChoice(view, examples, text, stop);
   const tap = (word) =>
     button(word, () => {
       stop();

@@ -2,7 +2,7 @@
 
 import { button, choice } from "./controls.js";
 import { element, write } from "./elements.js";
-import { largest, wrongOnes } from "./stage_model.js";
+import { isAnswered, largest, wrongOnes } from "./stage_model.js";
 import { share, verdict } from "./stage_words.js";
 
 const NAMED = 4; // sentences that go wrong
@@ -21,12 +21,12 @@ export function answers(given) {
     draw({ found, step, right }) {
       const best = largest(found.answers);
       lines.forEach((line, i) => {
-        const told = step === 6 || step === 0;
-        line.classList.toggle("stage-later", !told);
-        line.classList.toggle("stage-best", told && i === best);
-        /** @type {HTMLElement} */ (line.children[1]).style.setProperty("--share", String(told ? found.answers[i] : 0));
+        const answered = isAnswered(step);
+        line.classList.toggle("stage-later", !answered);
+        line.classList.toggle("stage-best", answered && i === best);
+        /** @type {HTMLElement} */ (line.children[1]).style.setProperty("--share", String(answered ? found.answers[i] : 0));
         const mark = given.answers[i] === right ? " ✓" : "";
-        write(line.children[2], told ? `${share(found.answers[i])}${mark}` : "");
+        write(line.children[2], answered ? `${share(found.answers[i])}${mark}` : "");
       });
     },
   };

@@ -3,6 +3,7 @@
 
 import { drawing, element, write } from "./elements.js";
 import { sum } from "./mathematics.js";
+import { isAnswered } from "./stage_model.js";
 import { share } from "./stage_words.js";
 import { show } from "./text.js";
 
@@ -185,12 +186,12 @@ export function chips(given, choose) {
       drawRows(kept, scene);
       drawArcsOf(kept, scene);
       const best = found.answers.indexOf(Math.max(...found.answers));
-      const told = step === 6 || step === 0;
-      write(kept.answer.children[0], told ? given.answers[best] : "?");
-      const wrong = told && right && right !== given.answers[best];
-      write(kept.answer.children[1], told ? `${share(found.answers[best])}${right ? (wrong ? " ✗" : " ✓") : ""}` : "next");
+      const answered = isAnswered(step);
+      write(kept.answer.children[0], answered ? given.answers[best] : "?");
+      const wrong = answered && right && right !== given.answers[best];
+      write(kept.answer.children[1], answered ? `${share(found.answers[best])}${right ? (wrong ? " ✗" : " ✓") : ""}` : "next");
       kept.answer.classList.toggle("stage-wrong", Boolean(wrong));
-      kept.answer.classList.toggle("stage-told", told);
+      kept.answer.classList.toggle("stage-told", answered);
       send(kept, words, before, step);
       before = step;
     },

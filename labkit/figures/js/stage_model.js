@@ -9,6 +9,10 @@ const TIE = 1e-9; // a right answer is ahead of all others by more than this
 /** @typedef {{ x: Matrix, query: number[], keys: Matrix, scores: number[], weights: number[],
  *   values: Matrix, output: number[], after: number[], logits: number[], answers: number[] }} Found */
 
+// At its first and last step the stage shows the answer.
+/** @type {(step: number) => boolean} */
+export const isAnswered = (step) => step === 0 || step === 6;
+
 /** @type {(a: number[], b: number[]) => number[]} */
 export const add = (a, b) => a.map((one, i) => one + b[i]);
 

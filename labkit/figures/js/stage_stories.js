@@ -3,10 +3,10 @@
 
 import { choice, pick } from "./controls.js";
 import { element, row, spoken, write } from "./elements.js";
-import { run } from "./gpt.js";
+import { keptRuns } from "./gpt.js";
 import { loan } from "./loan.js";
 import { after } from "./stories.js";
-import { list, storyBox } from "./story_box.js";
+import { exampleChoice, list, storyBox } from "./story_box.js";
 import { tale } from "./stage_tale.js";
 import { share } from "./stage_words.js";
 import { numbered, plural } from "./text.js";
@@ -26,16 +26,8 @@ const bugOf = (view, { bugs }) => (bugs.includes(view.get("bug")) ? view.get("bu
 function outcomes(view, given, model) {
   const { words: known, rules, shape } = given;
   const on = Array.from({ length: shape[0] }, () => new Array(shape[1]).fill(true));
-  const made = new Map(); // the last runs
-
-  function runOf(bug) {
-    const key = JSON.stringify([view.get("story"), bug]);
-    if (!made.has(key)) {
-      if (made.size > 3) made.clear();
-      made.set(key, run(model(), wordsOf(view).map((word) => known.indexOf(word)), on, bug));
-    }
-    return made.get(key);
-  }
+  const runs = keptRuns(model, known);
+  const runOf = (bug) => runs(wordsOf(view), on, bug);
   function compute() {
     const words = wordsOf(view);
     const [whole, broken] = [runOf("none"), runOf(bugOf(view, given))];
@@ -43,6 +35,7 @@ function outcomes(view, given, model) {
     const said = words.map((word, i) =>
       [whole, broken].map(({ next }) => (i ? next[i - 1][known.indexOf(word)] : 1)),
     );
+    const [before, now] = [whole, broken].map(({ next }) => next[words.length - 1]);
     const own = (part) => broken[part][view.get("layer")][view.get("head")];
     const rows = (part) => Array.from(own(part), (one) => Array.from(one));
     return {
@@ -50,7 +43,7 @@ function outcomes(view, given, model) {
       "queries of the head": rows("q"),
       "keys of the head": rows("k"),
       "values of the head": rows("v"),
-      "next word": known.map((word, i) => [whole.next.at(-1)[i], broken.next.at(-1)[i], allowed[word] ?? 0]),
+      "next word": known.map((word, i) => [before[i], now[i], allowed[word] ?? 0]),
       "words of the story": said,
       "fixed words that fail": said.filter(([before, now], i) => fixed[i] && before - now > FALL).length,
     };
@@ -128,15 +121,7 @@ function verdict(bug, fixed, lost) {
 }
 
 function controls(view, given, text) {
-  const names = Object.keys(given.examples);
-  const select = element(
-    "select", { onchange: () => text.put(given.examples[names[select.selectedIndex]]?.split(" ") ?? wordsOf(view)) },
-    ...[...names, "your own"].map((name) => element("option", {}, name)),
-  );
-  view.follow(["story"], () => {
-    const at = names.findIndex((name) => given.examples[name] === view.get("story"));
-    select.selectedIndex = at < 0 ? names.length : at;
-  });
+  const select = exampleChoice(view, given.examples, text);
   const place = (trait, label, count) =>
     pick(view, trait, {
       label, texts: () => numbered(count).map((_, i) => `${i}`), choose: (i) => view.set(trait, i),

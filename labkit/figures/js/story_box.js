@@ -78,3 +78,25 @@ export function storyBox(view, { words: known, most }, places = ["query", "key"]
     words: () => wordsOf(box.value),
   };
 }
+
+// Examples to choose from; "your own" is chosen while the story is none of them.
+/** @type {(view: View, examples: Record<string, string>, text: { put: (words: string[]) => boolean }, before?: () => void) => HTMLElement} */
+export function exampleChoice(view, examples, text, before = () => {}) {
+  const names = Object.keys(examples);
+  const select = element(
+    "select",
+    {
+      onchange() {
+        before();
+        const chosen = examples[names[select.selectedIndex]];
+        if (chosen) text.put(chosen.split(" "));
+      },
+    },
+    ...[...names, "your own"].map((name) => element("option", {}, name)),
+  );
+  view.follow(["story"], () => {
+    const at = names.findIndex((name) => examples[name] === view.get("story"));
+    select.selectedIndex = at < 0 ? names.length : at;
+  });
+  return select;
+}

@@ -44,7 +44,7 @@ from labkit.figures import (
 from labkit.figures.ranks import COUNTS, STAGES, small_layer
 from labkit.figures.stage import BUGS, NO_SOFTMAX, NOT_DIVIDED, SWAPPED, WRONG_AXIS
 from labkit.ledger.nested import flat
-from labkit.models import cross, gpt, pocket, stories
+from labkit.models import cross, gpt, pocket, stories, two_needs
 from labkit.models.encoder import load_encoder
 from labkit.models.training import histories
 from labkit.softmax import softmax_jacobian
@@ -126,7 +126,7 @@ def test_the_scripts_are_light():
         (live.MaskPainter, "mask", [[True] * 5] * 4, "mask must be 5 rows of 5 flags.* got"),
         (live.MaskPainter, "mask", [[1] * 5] * 5, "each True or False; got"),
         (live.MaskPainter, "method", "fill", "method must be one of .* got 'fill'"),
-        (live.SplitAndMerge, "h", 4, r"h must be one of \[1, 2, 3\]; got 4"),
+        (live.SplitAndMerge, "step", 6, r"step must be one of \[0, 1, 2, 3, 4, 5\]; got 6"),
         (live.SelfAndCross, "note", "mia sings .", "note must be one of .* got 'mia sings .'"),
         (live.SelfAndCross, "asking", "nobody", "asking must be one of .* got 'nobody'"),
         (live.SelfAndCross, "turn", 45, r"turn must be one of \[0, 10, 20, .* got 45"),
@@ -882,48 +882,39 @@ def test_only_the_block_of_queries_decides_how_much_is_moved(block_q: int):
         assert (tiled > plain) == (block_q == 1), "tiles of one query move more than the plain way"
 
 
-@pytest.mark.parametrize("h", [1, 2, 3])
-def test_the_right_walk_is_split_attend_and_merge(h: int):
+@pytest.mark.parametrize("sentence", split_and_merge.SENTENCES)
+def test_the_right_walk_is_split_attend_and_merge(sentence: str):
     start, *_, attended, _, joined = (
-        torch.tensor(live.SplitAndMerge(h=h, step=step).values()["right"]) for step in range(6)
+        torch.tensor(live.SplitAndMerge(sentence=sentence, step=step).values()["right"])
+        for step in range(6)
     )
-    heads = split_heads(start, h)
-    zeros = torch.zeros_like(heads)
-    expected = F.scaled_dot_product_attention(zeros, zeros, heads, is_causal=True)
-    torch.testing.assert_close(attended.view_as(expected), expected)
-    torch.testing.assert_close(joined, merge_heads(expected))
+    x, w = split_and_merge.vectors(sentence), split_and_merge.layer()
+    q, k, v = (split_heads(x @ w[name], 2) for name in ("W_Q", "W_K", "W_V"))
+    torch.testing.assert_close(start.double(), merge_heads(v), atol=1e-6, rtol=0)
+    expected = F.scaled_dot_product_attention(q, k, v)
+    torch.testing.assert_close(attended.view_as(expected).double(), expected, atol=1e-5, rtol=0)
+    torch.testing.assert_close(joined.double(), merge_heads(expected), atol=1e-5, rtol=0)
+    found = live.SplitAndMerge(sentence=sentence, step=5).values()
+    logits, _ = two_needs.load_two_needs()(two_needs.encode(sentence))
+    torch.testing.assert_close(torch.tensor(found["answers"][0]).double(), logits[0].softmax(-1),
+        atol=1e-6, rtol=0)  # fmt: skip
 
 
 def test_the_wrong_walks_are_those_of_the_chapter():
-    x = torch.tensor(live.SplitAndMerge().values()["right"])
-    n, h = len(x), 2
-
-    def causal(x: torch.Tensor) -> torch.Tensor:
-        zeros = torch.zeros_like(x)
-        return F.scaled_dot_product_attention(zeros, zeros, x, is_causal=True)
-
+    x, w = split_and_merge.vectors(split_and_merge.SENTENCES[0]), split_and_merge.layer()
+    q, k, v = (x @ w[name] for name in ("W_Q", "W_K", "W_V"))
+    attend = F.scaled_dot_product_attention
+    n, h = 5, 2
     expected = {
-        "straight into heads": merge_heads(causal(x.view(h, n, -1))),
-        "never moved": causal(x.view(n, h, -1)).view_as(x),
-        "not moved back": causal(split_heads(x, h)).reshape(x.shape),
+        "straight into heads": merge_heads(attend(*(part.view(h, n, -1) for part in (q, k, v)))),
+        "never moved": attend(*(part.view(n, h, -1) for part in (q, k, v))).view_as(x),
+        "not moved back": attend(*(split_heads(p, h) for p in (q, k, v))).reshape(x.shape),
     }
     for mistake, ends in expected.items():
-        found = live.SplitAndMerge(h=h, step=5, mistake=mistake).values()
-        torch.testing.assert_close(torch.tensor(found["wrong"]), ends)
-
-
-def test_a_share_of_the_future_is_one_of_a_later_token():
-    for mistake in split_and_merge.MISTAKES:
-        for layout in split_and_merge.walk(2, mistake):
-            numbers, *shares = layout.parts.transpose(1, 1 + layout.tokens)
-            torch.testing.assert_close(sum(shares), torch.ones_like(numbers))
-            late = {
-                index
-                for token, held in enumerate(shares)
-                for index in map(tuple, held.nonzero().tolist())
-                if token > index[0]
-            }
-            assert split_and_merge.from_future(layout) == len(late)
+        found = live.SplitAndMerge(step=5, mistake=mistake).values()
+        torch.testing.assert_close(torch.tensor(found["wrong"]).double(), ends, atol=1e-5, rtol=0)
+        wrong = (ends - merge_heads(attend(*(split_heads(p, h) for p in (q, k, v))))).abs() > 1e-9
+        assert found["numbers that are wrong"] == wrong.sum()
 
 
 def random_weights(n: int, h: int = 3) -> torch.Tensor:

@@ -1,61 +1,45 @@
 import { able, button, choice, slider } from "./controls.js";
 import { COLOURS, shade } from "./drawings.js";
 import { element, row, spoken, write } from "./elements.js";
-import { mean, sum, transpose } from "./mathematics.js";
+import { matmul, softmax, transpose } from "./mathematics.js";
 import { coloured } from "./tables.js";
 import { numbered, show } from "./text.js";
 import { View } from "./view.js";
 
-const [TOKENS, WIDTH] = [4, 6];
+const [HEADS, WIDTH] = [2, 2];
 const TOO_SMALL = 1e-9;
 const [STRAIGHT, NEVER, NOT_BACK] = ["straight into heads", "never moved", "not moved back"];
 const NAMES = ["as projected", "cut", "move", "attend", "move back", "join"];
 const RIGHT = [
-  "A row is a token.",
-  "view: each row is cut into heads, and no number moves.",
-  "transpose: heads stand before tokens, so that each head holds all tokens.",
-  "attention: in each head a token becomes the mean of itself and of those before it.",
-  "transpose: tokens stand before heads again.",
-  "reshape: the heads of each token are joined.",
+  "The values X W_V: a row is a word.",
+  "unflatten: each row is cut into its two heads, and no number moves.",
+  "transpose: heads stand before words, so that each head has all five words.",
+  "attention: each head by itself, with its own weights.",
+  "transpose: words stand before heads again.",
+  "flatten: the two heads of each word are joined.",
 ];
 // Where a mistake does something else than the right way.
 /** @type {Record<string, Record<number, string>>} */
 const WRONG = {
   [STRAIGHT]: {
-    1: "view: the storage is cut straight into heads of four rows, which are taken for tokens.",
+    1: "view: the storage is cut straight into two heads of five rows, which are taken for words.",
     2: "No transpose: the shape is right already.",
   },
   [NEVER]: {
-    2: "No transpose: tokens stay before heads.",
-    3: "attention: the rows that attend to each other are the heads of one token.",
-    4: "No transpose: tokens are in front already.",
+    2: "No transpose: words stay before heads.",
+    3: "attention: the rows that attend to each other are the two heads of one word.",
+    4: "No transpose: words are in front already.",
   },
   [NOT_BACK]: {
-    4: "No transpose: heads stay before tokens.",
-    5: "reshape: the numbers are joined as they lie, so that a row comes from a single head.",
+    4: "No transpose: heads stay before words.",
+    5: "reshape: the numbers are joined as they lie, two rows of one head to a word.",
   },
 };
 
-// A number remembers what it holds of each token.
-/** @typedef {{ x: number, shares: number[] }} Entry */
-/** @type {Entry[][]} */
-const start = Array.from({ length: TOKENS }, (_, t) =>
-  Array.from({ length: WIDTH }, (_, c) => ({
-    x: 10 * (t + 1) + c + 1,
-    shares: COLOURS.map((_, token) => Number(token === t)),
-  })),
-);
-
-/** @type {(rows: Entry[][]) => Entry[][]} */
-function meanOfPast(rows) {
-  return rows.map((line, i) =>
-    line.map((_, c) => {
-      const past = rows.slice(0, i + 1).map((earlier) => earlier[c]);
-      const shares = COLOURS.map((_, token) => mean(past.map((one) => one.shares[token])));
-      return { x: mean(past.map(({ x }) => x)), shares };
-    }),
-  );
-}
+// A number, the column of the projection that it comes from, and its place in storage.
+/** @typedef {{ x: number, from: number, place: number }} Entry */
+// Blocks of rows; `first` says whether blocks are words or heads. Without it, a row is a word.
+/** @typedef {{ first?: "word" | "head", blocks: Entry[][][] }} Layout */
 
 /** @type {<T>(list: T[], size: number) => T[][]} */
 function chunk(list, size) {
@@ -63,52 +47,58 @@ function chunk(list, size) {
   return Array.from({ length: count }, (_, i) => list.slice(i * size, (i + 1) * size));
 }
 
-// Blocks of rows: `first` says whether the blocks are tokens or heads. Without it, there is one.
-/** @typedef {{ first?: string, blocks: Entry[][][] }} Layout */
-/** @type {(h: number, mistake: string | null) => Layout[]} */
-function walk(h, mistake) {
-  const width = WIDTH / h;
-  const move = ({ first, blocks }) => ({
-    first: first === "token" ? "head" : "token",
-    blocks: transpose(blocks),
-  });
+/** @type {(layout: Layout) => Layout} */
+const move = ({ first, blocks }) => ({
+  first: first === "word" ? "head" : "word",
+  blocks: transpose(blocks),
+});
+
+/** @type {(rows: number[][], mistake: string | null) => { cut: Layout, moved: Layout }} */
+function split(rows, mistake) {
+  const entries = rows.map((line, i) =>
+    line.map((x, j) => ({ x, from: j, place: i * line.length + j + 1 })),
+  );
+  /** @type {Layout} */
   const cut =
     mistake === STRAIGHT
-      ? { first: "head", blocks: chunk(chunk(start.flat(), width), TOKENS) }
-      : { first: "token", blocks: start.map((line) => chunk(line, width)) };
-  const moved = mistake === STRAIGHT || mistake === NEVER ? cut : move(cut);
-  const attended = { first: moved.first, blocks: moved.blocks.map(meanOfPast) };
+      ? { first: "head", blocks: chunk(chunk(entries.flat(), WIDTH), rows.length) }
+      : { first: "word", blocks: entries.map((line) => chunk(line, WIDTH)) };
+  return { cut, moved: mistake === STRAIGHT || mistake === NEVER ? cut : move(cut) };
+}
+
+// The layout after each step: of values, and from the fourth on of what heads put out.
+/** @type {(given: Record<string, any>, x: Matrix, mistake: string | null) => Layout[]} */
+function walk(given, x, mistake) {
+  const [q, k, v] = ["W_Q", "W_K", "W_V"].map((name) => split(matmul(x, given[name]), mistake));
+  const numbers = (rows) => rows.map((line) => line.map((entry) => entry.x));
+  const attended = {
+    first: v.moved.first,
+    blocks: v.moved.blocks.map((rows, b) => {
+      const [queries, keys] = [q, k].map(({ moved }) => numbers(moved.blocks[b]));
+      const scores = matmul(queries, transpose(keys));
+      const weights = scores.map((line) => softmax(line.map((score) => score / Math.sqrt(WIDTH))));
+      return matmul(weights, numbers(rows)).map((line, i) =>
+        line.map((sum, j) => ({ ...rows[i][j], x: sum })),
+      );
+    }),
+  };
   const back = mistake === NEVER || mistake === NOT_BACK ? attended : move(attended);
-  const joined = { blocks: [chunk(back.blocks.flat(2), WIDTH)] };
-  return [{ blocks: [start] }, cut, moved, attended, back, joined];
+  const joined = { blocks: [chunk(back.blocks.flat(2), HEADS * WIDTH)] };
+  const start = { blocks: [v.cut.blocks.flat(2)].map((all) => chunk(all, HEADS * WIDTH)) };
+  return [start, v.cut, v.moved, attended, back, joined];
 }
 
-// Does a number hold some of a token beyond the position where it stands?
-/** @type {(layout: Layout, block: number, row: number, column: number) => boolean} */
-function fromFuture({ first, blocks }, b, i, c) {
-  const position = first === "token" ? b : i;
-  return blocks[b][i][c].shares.some((share, token) => token > position && share > TOO_SMALL);
+// What whoever reads a layout takes for column `c` of a head of a word.
+/** @type {(layout: Layout, word: number, head: number, c: number) => Entry} */
+function taken({ first, blocks }, word, head, c) {
+  if (!first) return blocks[0][word][head * WIDTH + c];
+  return first === "word" ? blocks[word][head][c] : blocks[head][word][c];
 }
 
-/** @type {(layout: Layout) => number} */
-function countFuture(layout) {
-  const each = layout.blocks.map((rows, b) =>
-    rows.map((line, i) => line.filter((_, c) => fromFuture(layout, b, i, c)).length),
-  );
-  return sum(each.flat());
-}
-
-// Bands as wide as the shares.
-/** @type {(shares: number[]) => string} */
-function bands(shares) {
-  let from = 0;
-  const stops = shares.map((share, token) => {
-    const to = from + 100 * share;
-    const stop = `${shade(0.7, COLOURS[token])} ${from}% ${to}%`;
-    from = to;
-    return stop;
-  });
-  return `linear-gradient(to right, ${stops.join(", ")})`;
+/** @type {(layout: Layout, block: number, row: number, column: number) => [number, number, number]} */
+function read({ first }, b, i, c) {
+  if (!first) return [i, Math.floor(c / WIDTH), c % WIDTH];
+  return first === "word" ? [b, i, c] : [i, b, c];
 }
 
 /** @type {(layout: Layout) => string} */
@@ -117,29 +107,29 @@ function sizes({ first, blocks }) {
   return `(${shape.slice(first ? 0 : 1).join(", ")})`;
 }
 
-/** @type {() => Part & { draw(layout: Layout, title: string, text: string): void }} */
-function side() {
+/** @type {(words: number) => Part & { draw(layout: Layout, right: Layout, words: string[], title: string, text: string): void }} */
+function side(most) {
   const [heading, note] = [element("p", { class: "live-side-title" }), element("p")];
-  const tables = Array.from({ length: TOKENS }, coloured);
+  const tables = Array.from({ length: most }, coloured);
   const shown = element("div", { class: "live-row live-blocks" });
   return {
     node: element("div", { class: "live-side" }, heading, note, shown),
-    draw(layout, title, text) {
+    draw(layout, right, words, title, text) {
       const { first, blocks } = layout;
+      const heads = numbered(HEADS).map((i) => `head ${i}`);
       write(heading, `${title} ${sizes(layout)}`);
       write(note, text);
-      const second = first === "token" ? "head" : "token";
       blocks.forEach((rows, b) => {
         tables[b].draw({
-          label: first ? `${first} ${b + 1}` : "all tokens",
-          rows: rows.map((_, i) => `${second} ${i + 1}`),
+          label: first ? (first === "word" ? words : heads)[b] : "all words",
+          rows: first === "word" ? heads : words,
           columns: numbered(rows[0].length),
           text(i, c) {
             const { x } = rows[i][c];
-            const number = show(x, Number.isInteger(x) ? 0 : 1);
-            return fromFuture(layout, b, i, c) ? `${number}×` : number;
+            const isWrong = Math.abs(x - taken(right, ...read(layout, b, i, c)).x) > TOO_SMALL;
+            return `${show(x, 2)}${isWrong ? "×" : ""}`;
           },
-          fill: (i, c) => bands(rows[i][c].shares),
+          fill: (i, c) => shade(0.6, COLOURS[Math.floor(rows[i][c].from / WIDTH)]),
         });
       });
       const nodes = tables.slice(0, blocks.length).map(({ node }) => node);
@@ -148,11 +138,21 @@ function side() {
   };
 }
 
+// Of the cut storage: which places each head reads, in its order.
+/** @type {(layout: Layout) => string} */
+function reads(layout) {
+  const { blocks, first } = layout;
+  if (first !== "head") return "";
+  const each = blocks.map((rows, i) => `head ${i + 1} reads ${rows.flat().map(({ place }) => place).join(", ")}`);
+  return ` Of storage, ${each.join("; ")}.`;
+}
+
 /** @type {Render} */
 function render({ model, el }) {
   const view = new View({ model, el }, "take a step");
-  const [rightSide, wrongSide] = [side(), side()];
-  const told = spoken();
+  const given = view.get("given");
+  const [rightSide, wrongSide] = [side(5), side(5)];
+  const [told, storage] = [spoken(), element("ul", { class: "live-strip" })];
   const last = NAMES.length - 1;
   const by = (change) => () => {
     view.set("step", Math.min(Math.max(view.get("step") + change, 0), last));
@@ -160,43 +160,54 @@ function render({ model, el }) {
   const [back, next] = [button("Step back", by(-1)), button("Next step", by(1))];
 
   function draw() {
-    const [h, step, mistake] = ["h", "step", "mistake"].map((trait) => view.get(trait));
-    const [right, wrong] = [walk(h, null), walk(h, mistake)];
+    const [sentence, step, mistake] = ["sentence", "step", "mistake"].map((trait) => view.get(trait));
+    const [x, words] = [given.inputs[sentence], sentence.split(" ")];
+    const [right, wrong] = [walk(given, x, null), walk(given, x, mistake)];
     const here = [right[step], wrong[step]];
-    rightSide.draw(here[0], "Right:", RIGHT[step]);
-    wrongSide.draw(here[1], `Mistake, ${mistake}:`, WRONG[mistake][step] ?? RIGHT[step]);
+    const note = (layout, text) => (step === 1 || step === 2 ? text + reads(layout) : text);
+    rightSide.draw(here[0], here[0], words, "Right:", note(here[0], RIGHT[step]));
+    wrongSide.draw(here[1], here[0], words, `Mistake, ${mistake}:`, note(here[1], WRONG[mistake][step] ?? RIGHT[step]));
     able(back, step > 0);
     able(next, step < last);
-    const future = here.map(countFuture);
-    const ends = [right, wrong].map((steps) => steps[last].blocks.flat(2));
-    const differing = ends[0].filter(({ x }, i) => Math.abs(x - ends[1][i].x) > TOO_SMALL).length;
-    told.say(
-      `Step ${step} of ${last}: ${NAMES[step]}. With the mistake, ${future[1]} of ` +
-        `${ends[0].length} numbers now hold something from their future, and ${differing} will ` +
-        "end up wrong.",
+    const items = right[0].blocks[0].flatMap((line, i) =>
+      line.map((entry, j) => {
+        const item = element("li", {}, `${j ? "" : `${words[i]} `}${show(entry.x, 2)}`);
+        item.style.background = shade(0.6, COLOURS[Math.floor(j / WIDTH)]);
+        return item;
+      }),
     );
-    const flat = ({ blocks }) => blocks.flat().map((line) => line.map(({ x }) => x));
+    storage.replaceChildren(...items);
+    const places = words.flatMap((_, word) => numbered(HEADS).flatMap((_, head) => numbered(WIDTH).map((_, c) => [word, head, c])));
+    const count = places.filter(([word, head, c]) =>
+      Math.abs(taken(here[0], word, head, c).x - taken(here[1], word, head, c).x) > TOO_SMALL,
+    ).length;
+    const answers = [right, wrong].map((steps) => {
+      const sum = x[x.length - 1].map((one, i) => one + steps[last].blocks[0][x.length - 1][i].x);
+      return softmax(matmul([sum], given.U)[0]);
+    });
+    const says = answers.map((p) => {
+      const most = Math.max(...p);
+      return `${given.answers[p.indexOf(most)]} with ${show(most, 2)}`;
+    });
+    told.say(
+      `Step ${step} of ${last}: ${NAMES[step]}. With the mistake, ${count} of ${places.length} numbers ` +
+        `are not what they should be. In the end the layer answers ${says[1]}, and rightly ${says[0]}.`,
+    );
+    const flat = ({ blocks }) => blocks.flat().map((line) => line.map((entry) => entry.x));
     view.values({
-      right: flat(here[0]),
-      wrong: flat(here[1]),
-      "numbers from the future": future,
-      "numbers that end up wrong": differing,
+      right: flat(here[0]), wrong: flat(here[1]), "numbers that are wrong": count, answers,
     });
   }
 
-  const legend = COLOURS.map((colour, t) => {
-    const item = element("li", {}, `token ${t + 1}`);
-    item.style.background = shade(0.7, colour);
-    return item;
-  });
   view.add(
-    row(choice(view, "mistake", { label: "Mistake" }), choice(view, "h", { label: "Heads" })),
+    row(choice(view, "sentence", { label: "Sentence" }), choice(view, "mistake", { label: "Mistake" })),
     row(slider(view, "step", { label: "Step" }), back, next),
     told.node,
-    element("ul", { class: "live-strip" }, ...legend),
+    element("p", {}, "The values as they lie in storage, word after word:"),
+    storage,
     row(rightSide.node, wrongSide.node),
   );
-  view.follow(["h", "step", "mistake"], draw);
+  view.follow(["sentence", "step", "mistake"], draw);
   return view.close;
 }
 

@@ -14,10 +14,12 @@ import argparse
 import json
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, NamedTuple
+from unittest.mock import patch
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.optim.optimizer import (
     register_optimizer_step_post_hook,
@@ -25,6 +27,7 @@ from torch.optim.optimizer import (
 )
 from tqdm import tqdm
 
+from labkit import attention
 from labkit.models import cross, pocket, starts, two_needs
 from labkit.models.gpt import CHECKPOINT, GPT, load_gpt, save_gpt
 from labkit.models.reporters import CHECKPOINT as REPORTERS
@@ -37,6 +40,7 @@ from labkit.models.training import (
     WORDS,
     Report,
     histories,
+    loss_on,
     report,
     saturated_rows,
     small_gpt,
@@ -60,6 +64,7 @@ class Short(NamedTuple):
     small_start: bool = False  # queries and keys begin smaller, each by d_k^(1/4)
     small_steps: bool = False  # and every step moves their matrices less by as much
     fixed_w_o: bool = False  # W_O is the identity, and is not trained
+    layout: str | None = None  # of the heads' axes, one of LAYOUTS
     with_last: bool = False  # it reads the last word too, and sees all answers without a mask
     rate: float = 1.0  # the best of those tried, each half the next, on a seed that is not told of
 
@@ -78,6 +83,9 @@ SHORT = {
     "eight heads": Short(h=8),
     "identity as W_O": Short(fixed_w_o=True),
     "four heads without divisor": Short(part="divisor", rate=0.25),
+    "heads by a view": Short(layout="straight into heads"),
+    "heads never moved": Short(layout="never moved"),
+    "heads not moved back": Short(layout="not moved back"),
     "without mask": Short(part="mask"),
     "without mask, all shown": Short(part="mask", with_last=True),
 }
@@ -87,7 +95,11 @@ FOLLOWED = {
     f"{kind}, followed": SHORT[kind]._replace(rate=FOLLOWED_RATE)
     for kind in ("one head", "without divisor", "small start", "small start and steps")
 }
-HONESTLY = {kind: f"{kind}, asked honestly" for kind in SHORT if kind.startswith("without mask")}
+HONESTLY = {
+    kind: f"{kind}, asked honestly"
+    for kind, how in SHORT.items()
+    if how.part == "mask" or how.layout is not None
+}
 RUNS = [  # what is told apart, and the seed
     *(f"rotary {seed}" for seed in range(5)),
     *(f"without {part} 0" for part in PARTS),
@@ -151,10 +163,14 @@ def short_model(kind: Short, seed: int) -> GPT:
 def short_run(kind: Short, seed: int) -> tuple[GPT, list[Report]]:
     """Train a model of chapters 2, 4, 5 or 6."""
     model = short_model(kind, seed)
-    with small_steps(model) if kind.small_steps else nullcontext():
+    with small_steps(model) if kind.small_steps else nullcontext(), heads_laid_out(kind.layout):
         rate, last = kind.rate, kind.with_last
         reports = train(model, SHORT_STEPS, seed, every=SHORT_EVERY, rate=rate, with_last=last)
-        return model, list(reports)
+        if kind.layout is None:
+            return model, list(reports)
+        # A wrong layout depends on how many words are read: as many here as in training.
+        ids = unseen().ids
+        return model, [told._replace(loss=loss_on(model, ids).item()) for told in reports]
 
 
 def followed_run(kind: Short, seed: int) -> tuple[GPT, list[Report]]:
@@ -192,6 +208,46 @@ def small_steps(model: GPT) -> Iterator[None]:
     yield
     for hook in hooks:
         hook.remove()
+
+
+def straight_into_heads(x: Tensor, heads: tuple[int, ...], widths: tuple[int, ...]) -> list[Tensor]:
+    """Cut the features into parts and view each as (..., heads, n, width), which is wrong."""
+    parts = x.split([h * width for h, width in zip(heads, widths, strict=True)], -1)
+    return [
+        part.reshape(*part.shape[:-2], h, part.shape[-2], width)
+        for part, h, width in zip(parts, heads, widths, strict=True)
+    ]
+
+
+def never_moved(x: Tensor, heads: tuple[int, ...], widths: tuple[int, ...]) -> list[Tensor]:
+    """Cut the features into parts and leave heads behind positions: (..., n, heads, width)."""
+    parts = x.split([h * width for h, width in zip(heads, widths, strict=True)], -1)
+    return [part.unflatten(-1, (h, -1)) for part, h in zip(parts, heads, strict=True)]
+
+
+def join_in_place(heads: Tensor) -> Tensor:
+    return heads.flatten(-2)
+
+
+def join_as_it_lies(heads: Tensor) -> Tensor:
+    """Join (..., h, n, d_v) to (..., n, h d_v) without moving an axis, which is wrong."""
+    *lead, h, n, d_v = heads.shape
+    return heads.reshape(*lead, n, h * d_v)
+
+
+LAYOUTS = {
+    "straight into heads": (straight_into_heads, attention.merge_heads),
+    "never moved": (never_moved, join_in_place),
+    "not moved back": (attention._cut, join_as_it_lies),
+}
+
+
+def heads_laid_out(layout: str | None) -> AbstractContextManager[Any]:
+    """Let labkit's layers split and merge by one of LAYOUTS; rightly if None."""
+    if layout is None:
+        return nullcontext()
+    cut, merge = LAYOUTS[layout]
+    return patch.multiple(attention, _cut=cut, merge_heads=merge)
 
 
 def converted(name: str) -> list[Report]:
@@ -243,11 +299,22 @@ def as_json(histories: dict[str, list[Report]]) -> str:
     return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
-def honestly(model: GPT) -> list[Report]:
-    """Judge a model that was trained without a mask where it sees the past alone."""
-    for block in model.stack():
-        block.is_causal = True
-    return [report(model, unseen(), SHORT_STEPS)]
+def honestly(model: GPT, kind: Short) -> list[Report]:
+    """Judge a model that saw its answers in training where it sees the past alone.
+
+    Without a mask this is one pass with the mask. With a wrong layout it takes a pass for each
+    beginning of a story.
+    """
+    if kind.layout is None:
+        for block in model.stack():
+            block.is_causal = True
+        return [report(model, unseen(), SHORT_STEPS)]
+    stories = unseen()
+    with heads_laid_out(kind.layout), torch.no_grad():
+        each = [model(stories.ids[:, :n])[:, -1] for n in range(1, stories.ids.shape[1] + 1)]
+    logits = torch.stack(each, 1)
+    loss = F.cross_entropy(logits[:, :-1].flatten(0, 1), stories.ids[:, 1:].flatten()).item()
+    return [Report(SHORT_STEPS, loss, stories.right(logits.softmax(-1)))]
 
 
 def main() -> None:
@@ -276,7 +343,7 @@ def main() -> None:
                 save_gpt(model, WRITTEN[name])
             kind, _, seed = name.rpartition(" ")
             if kind in HONESTLY:
-                told[f"{HONESTLY[kind]} {seed}"] = honestly(model)
+                told[f"{HONESTLY[kind]} {seed}"] = honestly(model, SHORT[kind])
     told |= {name: converted(name) for name in CONVERTED if not kinds}
     order = [*RUNS, *ASKED, *CONVERTED]
     HISTORIES.write_text(as_json({n: told[n] for n in order if n in told}), encoding="utf-8")

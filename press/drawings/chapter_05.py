@@ -1,88 +1,96 @@
-"""Chapter 5: the split and the merge, the storage that a view walks, and W_Q cut into heads."""
+"""Chapter 5: two needs at one word, the split and the merge, storage, and W_Q cut into heads."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+from labkit.figures.split_and_merge import SENTENCES, Layout, vectors, walk
+from labkit.models import two_needs
 from press.drawings.kit import HEADS, Drawing
 
-Place = Callable[[int, int], tuple[int, int]]  # of a row and a column: token and feature, from 0
+SENTENCE = SENTENCES[0]
+WORDS = SENTENCE.split()
+Table = list[list[float]]
 
 
-def of_token(token: int, feature: int) -> str:
-    """Colour the four features of a token by their head."""
-    return HEADS[feature // 2]
+def two_heads() -> Drawing:
+    """The last word asks twice: one head leads to the subject, the other to the object."""
+    d = Drawing(196)
+    across = [38 + 76 * i for i in range(len(WORDS))]
+    _, weights = two_needs.load_two_needs()(two_needs.encode(SENTENCE))
+    line = 132
+    for i, row in enumerate(weights[0].tolist()):
+        for place, weight in enumerate(row):
+            if weight > 0.05:
+                start = across[-1] - 6 + 12 * i
+                high = line - 20 - (96 if place == 0 else 58)
+                end, low = across[place], line - 18
+                path = f"M{start} {low}C{start} {high} {end} {high} {end} {low}"
+                d.path(path, HEADS[i], 1 + 4 * weight)
+    for x, word in zip(across, WORDS, strict=True):
+        d.text(x, line, word, size=16, bold=word == "and")
+    d.text(84, 30, "head 1: who?", colour=HEADS[0], bold=True, anchor="start")
+    d.text(236, 62, "head 2: whom?", colour=HEADS[1], bold=True, anchor="start")
+    d.text(across[-1] + 20, 174, "she … him", anchor="end", bold=True)
+    d.text(across[-1] - 70, 174, "the answer:", anchor="end", colour="faint")
+    return d
 
 
-def number(token: int, feature: int) -> str:
-    """Name a number by its token and its feature, counted from 1."""
-    return f"{10 * (token + 1) + feature + 1}"
-
-
-def split(head: int) -> Place:
-    """Give the places of a head's numbers, position after position."""
-    return lambda t, c: (t, 2 * head + c)
-
-
-def viewed(head: int) -> Place:
-    """Give the places of the six numbers that a view hands to a head."""
-    return lambda t, c: divmod(6 * head + 2 * t + c, 4)
-
-
-def numbers(
-    d: Drawing, x: float, y: float, rows: int, place: Place, cell: float, high: float
-) -> None:
-    """Draw numbers, two in a row, in the colours of the heads that they belong to."""
+def numbers(d: Drawing, x: float, y: float, rows: Table, columns: int, *, cell: float = 44) -> None:
+    """Draw rows of values; their first two columns belong to head ``columns``, the rest to 2."""
     d.grid(
         x,
         y,
-        rows,
-        2,
+        len(rows),
+        len(rows[0]),
         cell=cell,
-        cell_height=high,
-        colour=lambda t, c: of_token(*place(t, c)),
-        words=lambda t, c: number(*place(t, c)),
-        size=13,
+        cell_height=20,
+        colour=lambda _, c: HEADS[columns + c // 2],
+        words=lambda t, c: shown(rows[t][c]),
+        size=12,
     )
 
 
-def token_of(t: int, place: Place) -> Place:
-    """Give the places of one token alone, as the first row."""
-    return lambda _, c: place(t, c)
+def shown(x: float) -> str:
+    return f"{x:.2f}".rstrip("0").rstrip(".").replace("-", "−")
+
+
+def table(layout: Layout, block: int | None = None) -> Table:
+    parts = layout.parts if block is None else layout.parts[block]
+    return parts.tolist()
 
 
 def split_and_merge() -> Drawing:
-    """The queries of three tokens are cut, moved into two heads, attended and joined."""
-    d = Drawing(540)
-    middle, cell, high = 274, 30, 22
-    d.grid(
-        middle - 60, 14, 3, 4, cell=cell, cell_height=high, colour=of_token, words=number, size=13
-    )
-    d.text(middle - 72, 52, "Q = X W_Q", anchor="end")
-    shape(d, 42, "(3, 4)", "n, d_{model}")
-    step(d, middle, 86, "cut its columns in two")
-    for t in range(3):
-        y = 118 + 36 * t
-        d.box(middle - 76, y, 152, 32, colour="faint", shade=0.06)
-        for i in range(2):
-            x = middle - 70 + 80 * i
-            numbers(d, x, y + 5, 1, token_of(t, split(i)), cell, high)
-    shape(d, 168, "(3, 2, 2)", "n, h, d_k")
-    step(d, middle, 230, "transpose: heads to the front")
+    """The values of five words are cut, moved into two heads, attended and joined."""
+    d = Drawing(624)
+    steps = walk(vectors(SENTENCE))
+    left = 190
+    numbers(d, left, 14, table(steps[0]), 0)
+    d.text(12, 30, "V = X W_V", anchor="start", bold=True)
+    shape(d, 56, "(5, 4)", "n, d_{model}")
+    row_names(d, left - 8, 14)
+    step(d, left + 88, 118, "cut, transpose")
     for i in range(2):
-        x = middle - 86 + 100 * i
-        d.text(x + 36, 276, f"head {i + 1}", colour=HEADS[i], bold=True)
-        d.box(x, 283, 72, 78, colour="faint", shade=0.06)
-        numbers(d, x + 6, 289, 3, split(i), cell, high)
-        d.arrow((x + 36, 366), (x + 36, 383), colour=HEADS[i])
-        d.box(x - 6, 386, 84, 28, "attention", colour=HEADS[i])
-        d.arrow((x + 36, 419), (x + 36, 462), colour=HEADS[i])
-    shape(d, 318, "(2, 3, 2)", "h, n, d_k")
-    d.text(12, 402, "each head by itself", anchor="start", size=12)
-    d.text(12, 445, "transpose, join", anchor="start", size=12)
-    d.grid(middle - 60, 466, 3, 4, cell=cell, cell_height=high, colour=of_token)
-    shape(d, 494, "(3, 4)", "n, d_{model}")
+        x = left - 8 + 104 * i
+        d.text(x + 44, 168, f"head {i + 1}", colour=HEADS[i], bold=True)
+        numbers(d, x, 176, table(steps[2], i), i)
+        d.arrow((x + 44, 280), (x + 44, 300), colour=HEADS[i])
+        d.box(x - 4, 303, 96, 28, "attention", colour=HEADS[i])
+        d.arrow((x + 44, 335), (x + 44, 355), colour=HEADS[i])
+        numbers(d, x, 360, table(steps[3], i), i)
+    row_names(d, left - 16, 176)
+    row_names(d, left - 16, 360)
+    shape(d, 200, "(2, 5, 2)", "h, n, d_k")
+    step(d, left + 88, 466, "transpose, join")
+    numbers(d, left, 506, table(steps[5]), 0)
+    row_names(d, left - 8, 506)
+    shape(d, 534, "(5, 4)", "n, d_{model}")
     return d
+
+
+def row_names(d: Drawing, x: float, y: float) -> None:
+    for i, word in enumerate(WORDS):
+        d.text(x, y + 15 + 20 * i, word, anchor="end", size=12)
 
 
 def shape(d: Drawing, y: float, sizes: str, letters: str) -> None:
@@ -96,25 +104,33 @@ def step(d: Drawing, x: float, y: float, words: str) -> None:
 
 
 def storage_in_a_row() -> Drawing:
-    """Twelve numbers in a row of storage, and what heads get of them by transpose and by view."""
-    d = Drawing(344)
-    d.text(210, 22, "twelve numbers, as they lie in storage")
-    for t in range(3):
-        x = 18 + 128 * t
-        for i in range(2):
-            numbers(d, x + 64 * i, 34, 1, token_of(t, split(i)), 32, 26)
-        d.text(x + 64, 80, f"token {t + 1}", colour="faint", size=12)
-    ways = [
-        (128, "cut and transposed", "right", split),
-        (258, "viewed as (2, 3, 2)", "wrong", viewed),
+    """Twenty values in a row of storage, and what heads get of them by transpose and by view."""
+    d = Drawing(390)
+    d.text(210, 20, "twenty values, word after word, as they are in storage")
+    for half in range(10):
+        d.grid(
+            10 + 40 * half, 32, 1, 2, cell=20, cell_height=24, colour=HEADS[half % 2], shade=0.35
+        )
+    for i, named in enumerate(WORDS):
+        d.text(50 + 80 * i, 74, named, size=13)
+        d.line((10 + 80 * i, 28), (10 + 80 * i, 60))
+    right, wrong = walk(vectors(SENTENCE))[2], walk(vectors(SENTENCE), "straight into heads")[2]
+    origins: list[Callable[[int, int], tuple[int, int]]] = [
+        lambda head, row: (row, head),
+        lambda head, row: divmod(5 * head + row, 2),
     ]
-    for y, title, verdict, way in ways:
-        d.text(12, y + 24, title, anchor="start")
-        d.text(12, y + 44, verdict, anchor="start", bold=True)
+    ways = [(104, "cut, transposed", "right", right), (256, "one view", "wrong", wrong)]
+    for (y, title, verdict, layout), origin in zip(ways, origins, strict=True):
+        d.text(12, y + 34, title, anchor="start")
+        d.text(12, y + 54, verdict, anchor="start", bold=True)
         for i in range(2):
-            x = 190 + 112 * i
-            d.text(x + 32, y - 12, f"head {i + 1}", bold=True, size=13)
-            numbers(d, x, y, 3, way(i), 32, 24)
+            x = 184 + 146 * i
+            d.text(x + 40, y + 10, f"head {i + 1}", bold=True, size=13)
+            for row in range(5):
+                word, half = origin(i, row)
+                d.text(x - 6, y + 33 + 22 * row, WORDS[word], anchor="end", size=12)
+                cells = Layout(layout.parts[i : i + 1, row])
+                numbers(d, x, y + 18 + 22 * row, table(cells), half, cell=42)
     return d
 
 
@@ -138,6 +154,7 @@ def one_large_matrix() -> Drawing:
 
 
 DRAWINGS = {
+    "two-heads": two_heads,
     "split-and-merge": split_and_merge,
     "storage-in-a-row": storage_in_a_row,
     "one-large-matrix": one_large_matrix,

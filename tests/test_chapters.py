@@ -18,6 +18,7 @@ ON_ONE_MODEL = {
     "chapters/02_why_sqrt_d_k",
     "chapters/03_self_and_cross_attention",
     "chapters/04_causal_masking",
+    "chapters/05_split_and_merge",
 }
 MOST_WORDS, MOST_CLAIMS = 4200, 3
 MOST_WORDS_YET, MOST_CELLS_YET, MOST_CLAIMS_YET = 2000, 45, 12

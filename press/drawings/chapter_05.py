@@ -30,7 +30,7 @@ def two_heads() -> Drawing:
     for x, word in zip(across, WORDS, strict=True):
         d.text(x, line, word, size=16, bold=word == "and")
     d.text(84, 30, "head 1: who?", colour=HEADS[0], bold=True, anchor="start")
-    d.text(236, 62, "head 2: whom?", colour=HEADS[1], bold=True, anchor="start")
+    d.text(278, 110, "head 2: whom?", colour=HEADS[1], bold=True)
     d.text(across[-1] + 20, 174, "she … him", anchor="end", bold=True)
     d.text(across[-1] - 70, 174, "the answer:", anchor="end", colour="faint")
     return d
@@ -52,7 +52,7 @@ def numbers(d: Drawing, x: float, y: float, rows: Table, columns: int, *, cell: 
 
 
 def shown(x: float) -> str:
-    return f"{x:.2f}".rstrip("0").rstrip(".").replace("-", "−")
+    return f"{round(x, 2) + 0.0:.2f}".rstrip("0").rstrip(".").replace("-", "−")
 
 
 def table(layout: Layout, block: int | None = None) -> Table:

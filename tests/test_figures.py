@@ -7,8 +7,8 @@ import re
 import pytest
 import torch
 
-from labkit.figures import palette
-from labkit.figures import plots as figures
+from labkit.figures import palette, tables
+from labkit.figures import tables as figures
 from labkit.figures.base import SCRIPTS
 from press import BOOK
 from press.editions import epub, pdf
@@ -122,3 +122,12 @@ def test_an_animation_rests_on_its_last_frame():
     assert [step["label"] for step in drawn["layout"]["sliders"][0]["steps"]] == ["first", "last"]
     assert drawn["layout"]["sliders"][0]["active"] == 1
     assert [drawn["layout"][f"xaxis{i}"]["title"]["text"] for i in ("", 2, 3)] == ["a", "b", "c"]
+
+
+def test_a_table_is_text_in_columns_and_rows_in_a_page():
+    table = tables.Table(("a < b", "loss"), ("one", 0.5), ("four", "10"))
+    assert repr(table) == "a < b  loss\none     0.5\nfour     10"
+    assert '<th scope="col">a &lt; b</th>' in table._repr_html_()
+    assert '<th scope="row">one</th><td>0.5</td>' in table._repr_html_()
+    with pytest.raises(ValueError, match=r"one length; got \[2, 1\]"):
+        tables.Table(("a", "b"), ("c",))

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from labkit.figures import palette, tables
-from labkit.figures import tables as figures
+from labkit.figures import plots as figures
 from labkit.figures.base import SCRIPTS
 from press import BOOK
 from press.editions import epub, pdf

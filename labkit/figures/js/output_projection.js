@@ -17,7 +17,8 @@ const of = (head) => shade(0.5, COLOURS[head]);
 /** @type {(a: number[], b: number[]) => number[]} */
 const add = (a, b) => a.map((x, i) => x + b[i]);
 
-function project(heads, W_O, on, shared) {
+// `word` and what the heads write, each times U, are what they add to the logits.
+function project(heads, W_O, on, shared, { word, U }) {
   const given = HEADS.map((_, i) => heads[shared ? 0 : i].map((x) => x * on[i]));
   const slabs = HEADS.map((_, i) =>
     W_O.slice(2 * i, 2 * i + 2).map((line) => line.map((x) => x * on[i])),
@@ -25,6 +26,7 @@ function project(heads, W_O, on, shared) {
   const sideBySide = given.flat();
   const written = given.map((head, i) => matmul([head], slabs[i])[0]);
   const reach = (j) => slabs.filter((slab) => slab.some((line) => line[j] !== 0)).length;
+  const after = add(word, add(written[0], written[1]));
   const summed = slabs[0].map((line, i) => add(line, slabs[1][i]));
   return {
     "side by side": sideBySide,
@@ -34,6 +36,7 @@ function project(heads, W_O, on, shared) {
     "heads that reach a number": NUMBERS.map((_, j) => reach(j)),
     "sum of the slabs": summed,
     "one head through the sum of the slabs": matmul([shared ? heads[0] : given[0]], summed)[0],
+    votes: matmul([word, ...written, after], U),
   };
 }
 
@@ -78,9 +81,9 @@ function same(a, b) {
 
 // The numbers side by side, each head's part of the output, and what one head would give. `colour`
 // says which colour a head has.
-function outputTables() {
-  const tables = [coloured(), coloured(), coloured(), coloured(), coloured()];
-  const [sideBySide, product, written, summed, one] = tables;
+function outputTables(answers) {
+  const tables = [coloured(), coloured(), coloured(), coloured(), coloured(), coloured()];
+  const [sideBySide, product, written, summed, one, votes] = tables;
   const line = (table, label, values, fill) =>
     table.draw({
       label,
@@ -106,12 +109,20 @@ function outputTables() {
       columns: NUMBERS,
       text: (i, at) => show(found["sum of the slabs"][i][at], 2),
     });
+    votes.draw({
+      label: "Added to the logits",
+      rows: ["the word itself", ...HEADS, "sum"],
+      columns: answers,
+      text: (i, at) => show(found.votes[i][at], 1),
+      fill: (i) => (i === 1 || i === 2 ? colour(i - 1) : "none"),
+    });
     line(one, "Head 1 through this sum", found["one head through the sum of the slabs"]);
   }
   return {
     inARow: element("div", {}, sideBySide.node, product.node),
     written: written.node,
     ofOne: element("div", {}, summed.node, one.node),
+    votes: votes.node,
     draw,
   };
 }
@@ -121,7 +132,8 @@ function render({ model, el }) {
   const view = new View({ model, el });
   const heads = editable(view, "heads", { label: "Heads’ outputs", axes: ["head", "entry"] });
   const W_O = editable(view, "W_O", { label: "Wₒ", axes: ["row", "number"] });
-  const tables = outputTables();
+  const given = view.get("given");
+  const tables = outputTables(given.answers);
   const [told, compared] = [spoken(), spoken()];
   const start = view.get("W_O");
   const sharing = toggle(view, "shared", {
@@ -133,7 +145,7 @@ function render({ model, el }) {
   function draw() {
     const shared = view.get("shared");
     const on = [view.get("head_1"), view.get("head_2")].map(Number);
-    const found = project(view.get("heads"), view.get("W_O"), on, shared);
+    const found = project(view.get("heads"), view.get("W_O"), on, shared, given);
     const j = view.get("number") - 1;
     // A head that is switched off has no colour, and neither have its rows.
     const colour = (head) => (on[head] ? of(head) : "none");
@@ -141,8 +153,8 @@ function render({ model, el }) {
     tables.ofOne.hidden = !shared;
     paint(heads, colour);
     paint(W_O, (at) => colour(Math.floor(at / 2)));
-    const given = [on[0] || (shared && on[1]), on[1] && !shared];
-    enable(heads, (head) => Boolean(given[head]));
+    const acting = [on[0] || (shared && on[1]), on[1] && !shared];
+    enable(heads, (head) => Boolean(acting[head]));
     enable(W_O, (line) => Boolean(on[Math.floor(line / 2)]));
     sharing.querySelectorAll("input").forEach((input) => {
       input.disabled = !on[1];
@@ -150,6 +162,8 @@ function render({ model, el }) {
     sharing.style.opacity = on[1] ? "" : "0.5";
     able(identity, String(view.get("W_O")) !== String(IDENTITY));
     able(back, String(view.get("W_O")) !== String(start));
+    const sum = found.votes[3];
+    const answer = given.answers[sum.indexOf(Math.max(...sum))];
     told.say(arithmetic(j, found["side by side"], view.get("W_O"), found));
     const alone = found["one head through the sum of the slabs"];
     const output = found["side by side, times W_O"];
@@ -158,7 +172,8 @@ function render({ model, el }) {
       " One head of width 2, through the sum of the slabs, " +
       `${same(alone, output) ? "gives" : "does not give"} the same.`;
     compared.say(
-      `Heads that reach each number of the output: ${reached.join(", ")}.${shared ? asOne : ""}`,
+      `The largest logit is that of ${answer}. Heads that reach each number of the output: ` +
+        `${reached.join(", ")}.${shared ? asOne : ""}`,
     );
     view.values(found);
   }
@@ -170,7 +185,7 @@ function render({ model, el }) {
       sharing,
     ),
     row(heads.node, W_O.node),
-    row(tables.inARow, tables.written, tables.ofOne),
+    row(tables.inARow, tables.written, tables.votes, tables.ofOne),
     row(
       identity,
       back,

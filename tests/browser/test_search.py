@@ -173,14 +173,14 @@ def test_the_dialog_is_led_by_keys(page: Page, site: str):
     expect(place).to_be_hidden()
 
     ask(page, "slabs")
-    section = results(place).first.get_by_role("link", name="What each head writes")
+    section = results(place).first.get_by_role("link", name="What each head writes, slab by slab")
     for _ in range(results(place).locator("a").count()):
         page.keyboard.press("ArrowDown")
         if section.evaluate("link => link === document.activeElement"):
             break
     expect(section).to_be_focused()
     page.keyboard.press("Enter")
-    page.wait_for_url(f"**/{CHAPTER}#what-each-head-writes")
+    page.wait_for_url(f"**/{CHAPTER}#what-each-head-writes-slab-by-slab")
     expect(place).to_be_hidden()
 
     ask(page, "masking")

@@ -93,7 +93,13 @@ SHORT = {
 FOLLOWED_STEPS, FOLLOWED_EVERY, FOLLOWED_RATE = 200, 20, 0.5
 FOLLOWED = {
     f"{kind}, followed": SHORT[kind]._replace(rate=FOLLOWED_RATE)
-    for kind in ("one head", "without divisor", "small start", "small steps", "small start and steps")
+    for kind in (
+        "one head",
+        "without divisor",
+        "small start",
+        "small steps",
+        "small start and steps",
+    )
 }
 FOLLOWED["small start at its rate, followed"] = SHORT["small start"]
 HONESTLY = {

@@ -16,7 +16,15 @@ from nbclient.exceptions import CellExecutionError
 from tqdm import tqdm
 
 from labkit.ledger import document, rows
-from labkit.ledger.consistency import both_hold, other_bars, read_readings, unequal
+from labkit.ledger.consistency import (
+    both_hold,
+    hidden_failures,
+    other_bars,
+    other_statistics,
+    read_readings,
+    uncontrolled,
+    unequal,
+)
 from press import ROOT
 from press.notebooks import outputs, verdicts
 
@@ -78,7 +86,15 @@ def contradictions() -> list[str]:
     """Read the ledger as it is now, and say which of its rows break the one standard."""
     document.open_document.cache_clear()
     claims = document.all_claims()
-    return [*both_hold(claims), *unequal(claims), *other_bars(claims, read_readings())]
+    readings = read_readings()
+    return [
+        *both_hold(claims),
+        *unequal(claims),
+        *other_bars(claims, readings),
+        *other_statistics(claims, readings),
+        *uncontrolled(claims),
+        *hidden_failures(claims),
+    ]
 
 
 def run(path: Path) -> None:

@@ -72,7 +72,7 @@ def faults(claim: Claim) -> Iterator[str]:
     """Say what a claim lacks."""
     if claim.verdict not in ledger.VERDICTS:
         yield f"its verdict is {claim.verdict}; one of {ledger.VERDICTS} was expected"
-    if claim.verdict != "holds" and not claim.why:
+    if claim.verdict not in ("holds", ledger.IN_ONE_READING) and not claim.why:
         yield f"it is {claim.verdict}; say why, and what is right"
     if isinstance(claim, Convention):
         for other in map(CLAIMS.get, claim.against):

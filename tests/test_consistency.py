@@ -8,7 +8,15 @@ import pytest
 
 from labkit import ledger
 from labkit.ledger import AboutPaper, Bound, Claim, Convention, Figures
-from labkit.ledger.consistency import both_hold, other_bars, read_readings, unequal
+from labkit.ledger.consistency import (
+    both_hold,
+    hidden_failures,
+    other_bars,
+    other_statistics,
+    read_readings,
+    uncontrolled,
+    unequal,
+)
 
 CLAIMS = ledger.all_claims()
 
@@ -29,6 +37,18 @@ def test_a_word_is_read_at_one_bar():
     assert other_bars(CLAIMS, read_readings()) == []
 
 
+def test_a_word_is_read_by_one_statistic():
+    assert other_statistics(CLAIMS, read_readings()) == []
+
+
+def test_what_is_said_to_be_learned_has_a_control():
+    assert uncontrolled(CLAIMS) == []
+
+
+def test_what_holds_hides_no_reading_that_fails():
+    assert hidden_failures(CLAIMS) == []
+
+
 # Planted
 
 COMMON = {"document": "d", "where": "w", "says": "s", "notebook": "n", "verdict": "holds"}
@@ -37,7 +57,7 @@ BOUND = Bound(**COMMON, id="a", quantity="q", at_least=0.9, reading="always")
 PAPER = AboutPaper(
     document="d", id="a", where="w", says="s", quantity="q", verdict="holds", source="p", value=1.0
 )
-TABLE = [{"words": ["always"], "bars": [{"at_least": 0.9}]}]
+TABLE = [{"words": ["always"], "bars": [{"at_least": 0.9}], "statistic": "share of cases"}]
 
 
 @pytest.mark.parametrize(
@@ -100,3 +120,24 @@ def test_a_word_at_two_bars_is_found():
     assert other_bars([replace(BOUND, at_least=0.99)], TABLE)
     assert other_bars([replace(BOUND, reading=None)], TABLE)
     assert other_bars([BOUND], [*TABLE, {"words": ["always"], "bars": []}])
+
+
+def test_a_word_at_two_statistics_is_found():
+    shares = replace(BOUND, statistic="share of cases")
+    assert other_statistics([shares], TABLE) == []
+    assert other_statistics([shares, replace(shares, id="b", statistic="median")], TABLE)
+    assert other_statistics([BOUND], TABLE), "a statistic that is not stated"
+    assert other_statistics([replace(BOUND, reading="stated")], TABLE) == []
+
+
+def test_what_is_learned_without_a_control_is_found():
+    learned = replace(BOUND, learned=True)
+    assert uncontrolled([learned])
+    assert uncontrolled([BOUND, replace(learned, control=0.1)]) == []
+
+
+def test_a_failure_behind_a_badge_is_found():
+    assert hidden_failures([replace(BOUND, why="Without exception it fails.")])
+    assert hidden_failures([replace(BOUND, verdict="holds in one reading")])
+    fair = replace(BOUND, verdict="holds in one reading", fails="Without exception: a twin.")
+    assert hidden_failures([fair, replace(BOUND, why="In one small model.")]) == []

@@ -138,6 +138,37 @@ def test_a_contradiction_is_a_conflict(monkeypatch):
     assert verdict_of(4096, value=4096, against=["other/claim"]) == "holds"
 
 
+def test_what_one_fair_reading_refutes_holds_in_one_reading():
+    assert verdict_of(0.4, value=0.4, fails="Counted by heads it is 0.6.") == "holds in one reading"
+    assert verdict_of(0.5, value=0.4, fails="Counted by heads it is 0.6.") == "wrong"
+
+
+def test_what_a_control_passes_too_holds_in_one_reading():
+    row = document(at_least=0.9, learned=True)
+    assert row.compare("claim", 0.95, control=0.5).claim.verdict == "holds"
+    assert row.compare("claim", 0.95, control=0.92).claim.verdict == "holds in one reading"
+    assert row.compare("claim", 0.95, control=0.92).claim.control == 0.92
+    with pytest.raises(LedgerError, match="hand over what an untrained control gives"):
+        row.compare("claim", 0.95)
+
+
+def test_what_only_the_copy_has_wrong_is_its_fault():
+    assert verdict_of(0.5, value=0.4, copy=True) == "fault of the copy"
+    assert verdict_of(0.4, value=0.4, copy=True) == "holds"
+
+
+def test_a_tally_tells_on_what_verdicts_rest():
+    rows = {
+        "a": {"value": 1, "proof": True},
+        "b": {"at_least": 0.9, "reading": "always"},
+        "c": {"at_least": 0.9, "reading": "stated"},
+    }
+    common = {"where": "w", "says": "s", "notebook": "n", "verdict": "holds"}
+    claims = {i: read_claim("d", {"id": i, **common, **row}) for i, row in rows.items()}
+    told = documents.Document("d", "D", claims).tally()
+    assert told == "3 claims\n3 holds\nof those that hold, 1 by proof, 1 by a bar"
+
+
 @pytest.mark.parametrize(
     "recorded", [{"verdict": "wrong", "computed": 0.4}, {"verdict": "holds", "computed": 0.5}]
 )

@@ -23,7 +23,8 @@ from press.project import Address, pages_address
 
 # What they ask or do stands with the functions that call them.
 INTERNAL = {"arguments", "conversion", "fused"}
-SHOWN = ("wrong", "conflict", "draw", "rounding")
+NOT_AS_STATED = ("wrong", "conflict", "draw", "rounding", "fault of the copy")
+IN_A_LINE = ("holds in one reading",)
 NOWHERE = Address(None, "0")
 
 
@@ -104,8 +105,9 @@ def test_the_errata_are_the_claims_that_did_not_hold(key: str):
     document = ledger.open_document(key)
     told = errata.section(document, NOWHERE)
     for claim in document:
-        label = f"({errata.erratum_anchor(claim)})="
-        assert (label in told) == (claim.verdict in SHOWN), claim.key
+        anchor = errata.erratum_anchor(claim)
+        assert (f"({anchor})=" in told) == (claim.verdict in NOT_AS_STATED), claim.key
+        assert (f"{{#{anchor}}}" in told) == (claim.verdict in IN_A_LINE), claim.key
 
 
 def test_the_readings_are_told_with_their_bars_and_rows():
@@ -126,7 +128,7 @@ def test_the_examples_of_verdicts_are_what_the_ledger_says():
     page = (BOOK / "how-we-judge.md").read_text(encoding="utf-8")
     claims = ledger.all_claims()
     compared = [claim for claim in claims if isinstance(claim, ledger.Compared)]
-    told = re.findall(r'^\| `(\w+)`.*?href="([^"]+)', page, re.MULTILINE)
+    told = re.findall(r'^\| `([^`]+)`.*?href="([^"]+)', page, re.MULTILINE)
     for verdict, link in told:
         places = {f"../{claim.notebook}.html#{claim.anchor}": claim for claim in compared}
         places |= {f"errata.html#{errata.erratum_anchor(claim)}": claim for claim in claims}

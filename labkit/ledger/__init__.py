@@ -37,7 +37,9 @@ from labkit.ledger.document import (
     open_document,
 )
 from labkit.ledger.rows import LedgerError
+from labkit.ledger.verdicts import IN_ONE_READING as IN_ONE_READING
 from labkit.ledger.verdicts import MIME as MIME
+from labkit.ledger.verdicts import OF_THE_COPY as OF_THE_COPY
 from labkit.ledger.verdicts import RECORD_MIME as RECORD_MIME
 from labkit.ledger.verdicts import VERDICTS as VERDICTS
 from labkit.ledger.verdicts import Record, Verdict

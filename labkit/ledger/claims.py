@@ -23,6 +23,9 @@ __all__ = [
     "read_claim",
 ]
 
+PROOF, BAR = "by proof", "by a bar"
+OWN = "stated"  # the reading of a bound that is the document's own figure
+
 # A draw is believable unless fewer draws than this, in percent, lie on one side of a figure.
 TAIL_PERCENT = 0.05
 
@@ -40,6 +43,7 @@ class Claim:
     says: str
     quantity: str | None = None
     verdict: str | None = None
+    fails: str | None = None
     why: str | None = None
 
     @property
@@ -57,6 +61,11 @@ class Claim:
         """Give what the document states as data, which is a value, bounds, or None."""
         return None
 
+    @property
+    def grounds(self) -> str:
+        """Say on what a verdict rests that no printed figure decides: a proof, or a bar of ours."""
+        return ""
+
     def told(self) -> list[tuple[str, str]]:
         """List what is stated and what came out, as pairs of label and text."""
         return []
@@ -70,13 +79,21 @@ class Claim:
 class Compared(Claim):
     """A claim that a notebook compares with what it computes."""
 
-    FOUND: ClassVar[tuple[str, ...]] = ("verdict", "computed")
+    FOUND: ClassVar[tuple[str, ...]] = ("verdict", "computed", "control")
     STATED: ClassVar[str] = "document"  # what the statement is called where it is told
 
     notebook: str
     places: int | None = None
     test: str | None = None
     computed: Any = None
+    control: Any = None
+    proof: bool = False
+    copy: bool = False
+    learned: bool = False
+
+    @property
+    def grounds(self) -> str:
+        return PROOF if self.proof else ""
 
     @property
     def stated(self) -> str:
@@ -89,8 +106,13 @@ class Compared(Claim):
         return show(self.computed, self.places)
 
     def told(self) -> list[tuple[str, str]]:
-        stated = (self.STATED, self.stated)
-        return [("read as", self.test or ""), stated, ("computed", self.came_out)]
+        control = "" if self.control is None else show(self.control, self.places)
+        return [
+            ("read as", self.test or ""),
+            (self.STATED, self.stated),
+            ("computed", self.came_out),
+            ("control", control),
+        ]
 
     def decided(self) -> list[tuple[str, str]]:
         return [("compared in", self.notebook)]
@@ -141,6 +163,11 @@ class Bound(Compared):
     at_least: float | None = None
     at_most: float | None = None
     reading: str | None = None
+    statistic: str | None = None
+
+    @property
+    def grounds(self) -> str:
+        return super().grounds or (BAR if self.reading != OWN else "")
 
     @property
     def statement(self) -> dict[str, float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from itertools import combinations
 from pathlib import Path
@@ -9,13 +10,23 @@ from typing import Any
 
 import yaml
 
-from labkit.ledger.claims import Bound, Claim, Compared, Convention
+from labkit.ledger.claims import OWN, Bound, Claim, Compared, Convention
 from labkit.ledger.nested import flat, shape
+from labkit.ledger.verdicts import IN_ONE_READING
 
-__all__ = ["READINGS", "both_hold", "other_bars", "read_readings", "unequal"]
+__all__ = [
+    "READINGS",
+    "both_hold",
+    "hidden_failures",
+    "other_bars",
+    "other_statistics",
+    "read_readings",
+    "uncontrolled",
+    "unequal",
+]
 
 READINGS = Path(__file__).parent / "readings.yml"
-OWN = "stated"  # the bound is the document's own figure, and no word is read
+FAILS = re.compile(r"\bfail(s|ed)?\b")
 
 
 def read_readings() -> list[dict[str, Any]]:
@@ -66,6 +77,45 @@ def other_bars(claims: Sequence[Claim], readings: Sequence[dict[str, Any]]) -> l
         and claim.statement not in bars.get(claim.reading, [])
     ]
     return twice + off
+
+
+def other_statistics(claims: Sequence[Claim], readings: Sequence[dict[str, Any]]) -> list[str]:
+    """Name the rows whose statistic is not that of the word that they read."""
+    statistic = {word: group["statistic"] for group in readings for word in group["words"]}
+    return [
+        f"{claim.key} reads {claim.reading!r} as a {claim.statistic}, and elsewhere it is read as a "
+        f"{statistic[claim.reading]}"
+        for claim in claims
+        if isinstance(claim, Bound)
+        and claim.reading in statistic
+        and claim.reading != OWN
+        and claim.statistic != statistic[claim.reading]
+    ]
+
+
+def uncontrolled(claims: Sequence[Claim]) -> list[str]:
+    """Name the rows that say something is learned, and were judged without a control."""
+    return [
+        f"{claim.key} says that something is learned, and no control was measured"
+        for claim in claims
+        if isinstance(claim, Compared) and claim.learned and claim.control is None
+    ]
+
+
+def hidden_failures(claims: Sequence[Claim]) -> list[str]:
+    """Name the rows that hold although a reading fails, and those that hold in one reading and do
+    not say which one fails."""
+    silent = [
+        f"{claim.key} holds, and its `why` tells of what fails: say so in `fails`"
+        for claim in claims
+        if claim.verdict == "holds" and FAILS.search(claim.why or "")
+    ]
+    unsaid = [
+        f"{claim.key} holds in one reading: say in `fails` which one fails"
+        for claim in claims
+        if claim.verdict == IN_ONE_READING and not claim.fails
+    ]
+    return silent + unsaid
 
 
 def pairs(claims: Sequence[Claim]) -> Iterator[tuple[Claim, Claim]]:

@@ -10,10 +10,20 @@ from pathlib import Path
 from typing import Any
 
 from labkit.ledger import rows
-from labkit.ledger.claims import Bound, Claim, Compared, Convention, Draw, Figures, read_claim
+from labkit.ledger.claims import (
+    BAR,
+    PROOF,
+    Bound,
+    Claim,
+    Compared,
+    Convention,
+    Draw,
+    Figures,
+    read_claim,
+)
 from labkit.ledger.nested import plain, rounded
 from labkit.ledger.rows import LedgerError
-from labkit.ledger.verdicts import VERDICTS, Record, Verdict
+from labkit.ledger.verdicts import IN_ONE_READING, OF_THE_COPY, VERDICTS, Record, Verdict
 
 __all__ = ["Document", "all_claims", "document_keys", "find_claim", "judge", "open_document"]
 
@@ -42,12 +52,16 @@ class Document:
         return Record(self.claim(claim_id))
 
     def tally(self) -> str:
-        """Count the claims, and on a second line their verdicts."""
+        """Count the claims; below, their verdicts, and on what those rest that hold."""
         count = Counter(claim.verdict for claim in self)
         told = ", ".join(f"{count[verdict]} {verdict}" for verdict in VERDICTS if count[verdict])
-        return f"{len(self.claims)} claims\n{told}"
+        grounds = Counter(claim.grounds for claim in self if claim.verdict == "holds")
+        by = ", ".join(f"{grounds[ground]} {ground}" for ground in (PROOF, BAR) if grounds[ground])
+        return f"{len(self.claims)} claims\n{told}" + (f"\nof those that hold, {by}" if by else "")
 
-    def compare(self, claim_id: str, computed: Any, *, via: Any = None) -> Verdict:
+    def compare(
+        self, claim_id: str, computed: Any, *, via: Any = None, control: Any = None
+    ) -> Verdict:
         """Judge a claim by a computed value.
 
         Args:
@@ -55,9 +69,12 @@ class Document:
             computed: what came out, a number, list, tensor, string or truth value.
             via: what comes out when an intermediate is rounded as the document rounds it. It is
                 what tells ``rounding`` from ``wrong``.
+            control: the same measure where nothing was learned, or where nothing should be seen. If
+                it passes as well, the claim holds in one reading only.
 
         Raises:
-            LedgerError: the ledger records another verdict or value.
+            LedgerError: the ledger records another verdict or value, or the row says that something
+                is learned, and no control was handed over.
         """
         claim = self.claim(claim_id)
         if isinstance(claim, Draw):
@@ -67,9 +84,18 @@ class Document:
                 f"{claim.key} is {claim.NAME}, so it states no value and no bound to compare with: "
                 "show it with show()"
             )
-        computed = plain(computed)
-        verdict = judge(claim, computed, plain(via))
-        return settle(claim, verdict=verdict, computed=rounded(computed, claim.places))
+        if claim.learned and control is None:
+            raise LedgerError(
+                f"{claim.key} says that something is learned: hand over what an untrained control "
+                "gives, as control=..."
+            )
+        computed, control = plain(computed), plain(control)
+        return settle(
+            claim,
+            verdict=judge(claim, computed, plain(via), control),
+            computed=rounded(computed, claim.places),
+            control=rounded(control, claim.places),
+        )
 
     def draw(self, claim_id: str, sample: Any, *, seeded: Any = None) -> Verdict:
         """Judge figures that one random draw printed by the distribution they come from.
@@ -121,13 +147,21 @@ def find_claim(key: str) -> Claim:
     return open_document(document).claim(claim_id)
 
 
-def judge(claim: Figures | Bound, computed: Any, via: Any = None) -> str:
-    """Work a verdict out from the numbers, and a convention's from what is stated against it."""
+def judge(claim: Figures | Bound, computed: Any, via: Any = None, control: Any = None) -> str:
+    """Work a verdict out from the numbers, and a convention's from what is stated against it.
+
+    What holds is said to hold in one reading where the row tells of a fair one that fails, or where
+    the control passes as well; what is wrong is the copy's fault where the row says so.
+    """
     if isinstance(claim, Convention) and any(
         find_claim(other).statement != claim.value for other in claim.against
     ):
         return "conflict"
-    return claim.judge(computed, via)
+    verdict = claim.judge(computed, via)
+    if verdict == "holds":
+        passes = control is not None and claim.judge(control) == "holds"
+        return IN_ONE_READING if claim.fails or passes else verdict
+    return OF_THE_COPY if verdict == "wrong" and claim.copy else verdict
 
 
 def settle(claim: Compared, **found: Any) -> Verdict:

@@ -18,7 +18,7 @@ __all__ = ["LedgerError", "read", "record"]
 WIDTH = 100
 # The fields that hold numbers, and those of them that hold one number only. A field that is not
 # named here is text, a list of texts, or true or false, as YAML reads it.
-NUMBERS = ("value", "computed", "percentile", "at_least", "at_most", "places", "draws")
+NUMBERS = ("value", "computed", "control", "percentile", "at_least", "at_most", "places", "draws")
 ONE_NUMBER = ("at_least", "at_most", "places", "draws")
 WHOLE = ("places", "draws")
 

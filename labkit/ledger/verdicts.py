@@ -7,9 +7,20 @@ from typing import Any, ClassVar
 
 from labkit.ledger.claims import Claim
 
-__all__ = ["MIME", "RECORD_MIME", "VERDICTS", "Record", "Verdict"]
+__all__ = ["IN_ONE_READING", "MIME", "OF_THE_COPY", "RECORD_MIME", "VERDICTS", "Record", "Verdict"]
 
-VERDICTS = ("holds", "rounding", "draw", "wrong", "conflict", "untested")
+IN_ONE_READING = "holds in one reading"
+OF_THE_COPY = "fault of the copy"
+VERDICTS = (
+    "holds",
+    IN_ONE_READING,
+    "rounding",
+    "draw",
+    "wrong",
+    OF_THE_COPY,
+    "conflict",
+    "untested",
+)
 MIME = "application/vnd.labkit.verdict+json"
 RECORD_MIME = "application/vnd.labkit.record+json"
 
@@ -31,7 +42,10 @@ class Verdict:
     def data(self) -> dict[str, Any]:
         """Name the claim, and what was found."""
         names = ("document", "id", *self.claim.FOUND)
-        return {name: getattr(self.claim, name) for name in names}
+        found = {name: getattr(self.claim, name) for name in names}
+        return {
+            name: value for name, value in found.items() if name != "control" or value is not None
+        }
 
     def rows(self) -> list[tuple[str, str]]:
         """List what there is to tell, as pairs of label and text."""
@@ -41,6 +55,7 @@ class Verdict:
             ("where", claim.where),
             ("says", claim.says),
             *claim.told(),
+            ("but", claim.fails or ""),
             ("why", claim.why or ""),
         ]
         return [(label, " ".join(text.split())) for label, text in told if text]

@@ -13,7 +13,7 @@ from sphinx.application import Sphinx
 from labkit import ledger
 from labkit.ledger import Record, Verdict
 from press.extension import report
-from press.extension.errata import SHOWN, erratum_anchor
+from press.extension.errata import LISTED, erratum_anchor
 
 ERRATA = "book/errata"
 AUDITS = "audits/"
@@ -78,7 +78,7 @@ def linked(verdict: Verdict, address: Callable[[str], str]) -> Iterator[tuple[st
             case "compared in":
                 told = f'<a href="{address(text)}#{claim.anchor}">{told}</a>'
         yield label, told
-    if claim.verdict in SHOWN:
+    if claim.verdict in LISTED:
         yield "at length", f'<a href="{address(ERRATA)}#{erratum_anchor(claim)}">erratum</a>'
 
 
@@ -91,9 +91,11 @@ def as_html(verdict: Verdict, rows: Iterable[tuple[str, str]], *, laid_open: boo
     document = "" if laid_open else f"<code>{claim.document}</code> · "
     body = "".join(f"<dt>{label}</dt><dd>{told}</dd>" for label, told in rows)
     state = " open" if laid_open else ""
+    kind = str(claim.verdict).replace(" ", "-")
+    grounds = f" {claim.grounds}" if claim.verdict == "holds" and claim.grounds else ""
     return (
-        f'<details class="verdict verdict-{claim.verdict}" id="{verdict.anchor}"{state}>'
-        f"<summary>{document}<b>{claim.verdict}</b> {escape(claim.says)}</summary>"
+        f'<details class="verdict verdict-{kind}" id="{verdict.anchor}"{state}>'
+        f"<summary>{document}<b>{claim.verdict}</b>{grounds} · {escape(claim.says)}</summary>"
         f"<dl>{body}</dl></details>"
     )
 

@@ -19,7 +19,9 @@ from press.project import Address
 # Letters with what stands below and above them, a number before them. "a" and "I" are words.
 SYMBOL = r"(?![aI]\b)[A-Za-z](?:_(?:model|ff|[A-Za-z0-9]))?(?:\^[0-9A-Z])?"
 FORMULA = re.compile(rf"(?<![\w./$])(?:\d+ )?{SYMBOL}(?: {SYMBOL})*(?![\w(/^]|\.\w)")
-SHOWN = ("wrong", "conflict", "draw", "rounding")
+OF_THE_AUTHOR = ("wrong", "conflict", "draw", "rounding")
+SHOWN = (*OF_THE_AUTHOR, ledger.OF_THE_COPY)  # told at length
+LISTED = (*SHOWN, ledger.IN_ONE_READING, "untested")  # told on the page of errata at all
 FIGURES = ("document", "holds if", "computed")  # rows that hold figures, and no text
 
 
@@ -52,10 +54,30 @@ def summary(documents: list[ledger.Document]) -> str:
 
 
 def section(document: ledger.Document, address: Address) -> str:
-    """Write one document's errata, in reading order."""
-    entries = [entry(claim, address) for claim in document if claim.verdict in SHOWN]
-    told = entries or ["Every claim compared so far came out as stated.\n"]
-    return "\n".join([f"## {document.title}", "", *told])
+    """Write what to correct in one document, what to reword, and what its copy got wrong."""
+
+    def entries(verdicts: tuple[str, ...]) -> list[str]:
+        return [entry(claim, address) for claim in document if claim.verdict in verdicts]
+
+    correct = entries(OF_THE_AUTHOR) or ["Nothing that was judged is wrong.\n"]
+    parts = [f"## {document.title}", "", "### What to correct", "", *correct, *reword(document)]
+    if faults := entries((ledger.OF_THE_COPY,)):
+        parts += ["### Faults of the copy", "", *faults]
+    return "\n".join(parts)
+
+
+def reword(document: ledger.Document) -> list[str]:
+    """List what holds in one reading only, with the reading that fails."""
+    claims = [claim for claim in document if claim.verdict == ledger.IN_ONE_READING]
+    if not claims:
+        return []
+    return ["### What to reword", "", *(in_a_line(claim, claim.fails) for claim in claims), ""]
+
+
+def in_a_line(claim: ledger.Claim, told: str | None) -> str:
+    """Write a claim, its place and one remark as an item of a list, under its own address."""
+    says, told = (set_formulas(one_line(text or "")) for text in (claim.says, told))
+    return f"- {says} ({claim.where}). *{told}* [`{claim.key}`]{{#{erratum_anchor(claim)}}}"
 
 
 def untested(documents: list[ledger.Document]) -> str:
@@ -64,18 +86,13 @@ def untested(documents: list[ledger.Document]) -> str:
     for document in documents:
         claims = [claim for claim in document if claim.verdict == "untested"]
         lines += [f"### In {document.title}", ""] if claims else []
-        lines += [
-            f"- {set_formulas(one_line(claim.says))} ({claim.where}). "
-            f"*{set_formulas(one_line(claim.why or ''))}* "
-            f"[`{claim.key}`]{{#{erratum_anchor(claim)}}}"
-            for claim in claims
-        ]
+        lines += [in_a_line(claim, claim.why) for claim in claims]
         lines.append("")
     return "\n".join(lines)
 
 
 def erratum_anchor(claim: ledger.Claim) -> str:
-    """Name the element of the errata page that tells of a claim, also of an untested one."""
+    """Name the element of the errata page that tells of a claim, if it is one of LISTED."""
     return f"{claim.anchor}-erratum"
 
 
@@ -140,7 +157,7 @@ def entry(claim: ledger.Claim, address: Address) -> str:
     rows += [
         (label.capitalize(), verbatim(text) if label in FIGURES else text) for label, text in told
     ]
-    rows.append(("Why", claim.why or ""))
+    rows += [("But", claim.fails or ""), ("Why", claim.why or "")]
     if isinstance(claim, AboutPaper):
         rows.append(("Source", claim.source))
     if isinstance(claim, Compared):
@@ -150,7 +167,7 @@ def entry(claim: ledger.Claim, address: Address) -> str:
     lines = [f"{label}\n: {set_formulas(one_line(text))}\n" for label, text in rows if text]
     if reported := report.of_claim(address, claim):
         lines.append(f"Mistaken?\n: {reported}\n")
-    title = f"### {str(claim.verdict).capitalize()}: {set_formulas(one_line(claim.says))}"
+    title = f"#### {str(claim.verdict).capitalize()}: {set_formulas(one_line(claim.says))}"
     body = [":::{container} erratum", *table, *lines, ":::", ""]
     return "\n".join([f"({erratum_anchor(claim)})=", title, "", *body])
 

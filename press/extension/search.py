@@ -27,7 +27,7 @@ from labkit import ledger
 from press import BOOK, contents
 from press.extension.assets import SPHINX_SEARCH, VENDORED
 from press.extension.claims import ERRATA
-from press.extension.errata import SHOWN
+from press.extension.errata import LISTED
 from press.node import PACKAGES, esbuild
 
 # Pages whose sections are not listed: the claims are, and of old versions nobody asks.
@@ -168,7 +168,7 @@ def entries(app: Sphinx) -> dict[str, list[list[Any]]]:
             " ".join(claim.says.split()),
             claim.verdict,
             places.get(claim.notebook, -1) if isinstance(claim, ledger.Compared) else -1,
-            int(claim.verdict in (*SHOWN, "untested")),
+            int(claim.verdict in LISTED),
         ]
         for claim in ledger.all_claims()
     ]

@@ -83,7 +83,7 @@ def other_statistics(claims: Sequence[Claim], readings: Sequence[dict[str, Any]]
     """Name the rows whose statistic is not that of the word that they read."""
     statistic = {word: group["statistic"] for group in readings for word in group["words"]}
     return [
-        f"{claim.key} reads {claim.reading!r} as a {claim.statistic}, and elsewhere it is read as a "
+        f"{claim.key} reads {claim.reading!r} by a {claim.statistic}, and its word is read by a "
         f"{statistic[claim.reading]}"
         for claim in claims
         if isinstance(claim, Bound)

@@ -14,7 +14,7 @@ from labkit.ledger.consistency import READINGS, read_readings
 
 
 class Readings(SphinxDirective):
-    """List the readings: words, bar, what it counts, why it is fair, how many rows it is for."""
+    """List the readings: words, bar, statistic, what it counts, why it is fair, how many rows."""
 
     def run(self) -> list[nodes.Node]:
         for path in (READINGS, *ledger.DOCUMENTS.glob("*.yml")):
@@ -26,11 +26,13 @@ class Readings(SphinxDirective):
 
 def table(groups: list[dict[str, Any]], readings: list[str | None]) -> str:
     """Write the groups of words that are read alike, and count the claims that each is for."""
-    lines = ["| Reading | Words | Bar | Of | Why | Rows |", "|---|---|---|---|---|--:|"]
+    heads = ["Reading", "Words", "Bar", "Statistic", "Of", "Why", "Rows"]
+    lines = [f"| {' | '.join(heads)} |", "|---|---|---|---|---|---|--:|"]
     for group in groups:
         words, rows = group["words"], sum(reading in group["words"] for reading in readings)
         bars = " or ".join(map(bar_text, group["bars"])) or "as stated"
-        cells = [group["name"], ", ".join(words), bars, group["of"], group["why"], str(rows)]
+        named = [group[name] for name in ("statistic", "of", "why")]
+        cells = [group["name"], ", ".join(words), bars, *named, str(rows)]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 

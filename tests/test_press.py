@@ -116,11 +116,12 @@ def test_the_readings_are_told_with_their_bars_and_rows():
         {"name": "none", "words": ["no"], "bars": [{"at_most": 1e-5}, {"at_most": 0}]},
         {"name": "stated", "words": ["stated"], "bars": []},
     ]
-    told = readings.table([group | {"of": "o", "why": "w"} for group in groups], ["as", "no", None])
+    rest = {"statistic": "mean", "of": "o", "why": "w"}
+    told = readings.table([group | rest for group in groups], ["as", "no", None])
     assert told.splitlines()[2:] == [
-        "| same | like, as | at least 0.95 and at most 1.05 | o | w | 1 |",
-        "| none | no | at most 0.00001 or at most 0 | o | w | 1 |",
-        "| stated | stated | as stated | o | w | 0 |",
+        "| same | like, as | at least 0.95 and at most 1.05 | mean | o | w | 1 |",
+        "| none | no | at most 0.00001 or at most 0 | mean | o | w | 1 |",
+        "| stated | stated | as stated | mean | o | w | 0 |",
     ]
 
 

@@ -12,9 +12,10 @@ import argparse
 import json
 import platform
 import time
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -131,7 +132,7 @@ def machine_works(sizes: Sizes) -> dict[str, Work]:
         x = torch.randn(rows, d)
         moved = FLOAT * sizes.layers * (d * d_ff + rows * (d + d_ff))
         works[f"product of {rows} row{'s' * (rows > 1)}"] = Work(
-            whole(lambda x=x: [x @ matrix for matrix in matrices]),
+            whole(partial(multiply_each, x, matrices)),
             2 * sizes.layers * rows * d * d_ff,
             moved,
         )
@@ -177,8 +178,13 @@ def head_works(sizes: Sizes) -> dict[str, Work]:
     prompt, works = torch.randn(1, sizes.n, sizes.d_model), {}
     for h in sizes.heads:
         block = Block(sizes.d_model, h).eval()
-        works[f"{h} head{'s' * (h > 1)}"] = Work(lambda block=block: timed_by_part([block], prompt))
+        works[f"{h} head{'s' * (h > 1)}"] = Work(partial(timed_by_part, [block], prompt))
     return works
+
+
+def multiply_each(x: Tensor, matrices: Tensor) -> None:
+    for matrix in matrices:
+        x @ matrix
 
 
 def through(blocks: list[Block], x: Tensor) -> Tensor:
@@ -207,6 +213,10 @@ def whole(work: Callable[[], object]) -> Callable[[], Mapping[str, float]]:
     return do
 
 
+def _call(noted: Callable[[str], object], name: str, *_: object) -> None:
+    noted(name)
+
+
 @contextmanager
 def clocks(
     parts: Mapping[nn.Module, str], begin: Callable[[str], None], end: Callable[[str], object]
@@ -215,8 +225,8 @@ def clocks(
     handles = []
     for module, name in parts.items():
         handles += [
-            module.register_forward_pre_hook(lambda *_, name=name: begin(name)),
-            module.register_forward_hook(lambda *_, name=name: (end(name), None)[1]),
+            module.register_forward_pre_hook(partial(_call, begin, name)),
+            module.register_forward_hook(partial(_call, end, name)),
         ]
     try:
         yield
@@ -239,7 +249,7 @@ class Operations(TorchDispatchMode):
 
     def __init__(self) -> None:
         super().__init__()
-        self.seconds: Counter[str] = Counter()
+        self.seconds: dict[str, float] = defaultdict(float)
         self.inside: list[str] = []
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -276,7 +286,7 @@ def story_gpt() -> Callable[[], Mapping[str, float]]:
     for block in model.stack():
         parts |= parts_of(block)
     # Kept apart from the clocks on its parts: sums, and the calls that Python makes.
-    seconds: Counter[str] = Counter()
+    seconds: dict[str, float] = defaultdict(float)
 
     def begin(name: str) -> None:
         seconds[name] -= time.process_time()

@@ -27,7 +27,7 @@ export PATH := $(BIN):$(PATH)
 export PYTHONDONTWRITEBYTECODE := 1
 
 .PHONY: help setup book serve pdf epub archive labs marks test check lint unit bits notebooks tamper pages \
-  colab checkpoint ranks matrix seal run requirements stamp lab wheel bench frames weights \
+  colab checkpoint times ranks matrix seal run requirements stamp lab wheel bench frames weights \
   clean diff-setup
 
 help: ## List the targets
@@ -137,6 +137,10 @@ tamper: setup ## Change digits, verdicts and code, and see that each is noticed;
 
 seal: setup ## Accept the ledger's order and its typed rows as they are
 	@$(BIN)/python -m tests.test_seal
+
+# Freed memory is kept for the next tensor, as on a GPU, and not given back to the system.
+times: setup ## Measure again what chapter 7 tells about time, on this machine, in about five minutes
+	@OMP_NUM_THREADS=1 MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=17179869184 $(BIN)/python -m press.times
 
 ranks: setup ## Train the small GPT with its heads over WORLD=2 processes, and compare with one
 	@OMP_NUM_THREADS=1 $(BIN)/torchrun --standalone --nproc-per-node $(or $(WORLD),2) \

@@ -1,8 +1,29 @@
-"""Chapter 7: what cutting into heads leaves as it is, and where the multiply-adds go."""
+"""Chapter 7: a small GPT's numbers in scale, one head and four, and where the work goes."""
 
 from __future__ import annotations
 
 from press.drawings.kit import HEADS, SMALL, Drawing
+
+
+def numbers_in_scale() -> Drawing:
+    """All matrices of the story GPT, each as large as the numbers that it holds."""
+    d, unit, gap = Drawing(346), 0.7, 4.0
+    left, right = 20.0, 222.0
+    wide, high, table = 64 * unit, 64 * unit, 56 * unit
+    middle = (left + right + 4 * wide) / 2
+    d.text(middle, 18, "word vectors, 56 × 64", size=SMALL)
+    d.box(middle - wide / 2, 24, wide, table, colour="faint", shade=0.3, round_by=0)
+    for x, block in ((left, 1), (right, 2)):
+        d.text(x + 2 * wide, 84, f"layer {block}", bold=True)
+        d.text(x + 2 * wide, 104, "attention, 4 of 64 × 64", size=SMALL)
+        for i, name in enumerate(("W_Q", "W_K", "W_V", "W_O")):
+            d.box(x + i * wide, 110, wide, high, name, shade=0.12, round_by=0, size=SMALL)
+        d.text(x + 2 * wide, 174, "feed-forward, 2 of 64 × 256", size=SMALL)
+        for y in (180.0, 180 + high + gap):
+            d.box(x, y, 4 * wide, high, colour="accent", shade=0.25, round_by=0)
+    d.text(middle, 296, "read-out, 64 × 56", size=SMALL)
+    d.box(middle - wide / 2, 302, wide, table, colour="faint", shade=0.3, round_by=0)
+    return d
 
 
 def cut_into_heads() -> Drawing:
@@ -42,4 +63,8 @@ def where_the_work_goes() -> Drawing:
     return d
 
 
-DRAWINGS = {"cut-into-heads": cut_into_heads, "where-the-work-goes": where_the_work_goes}
+DRAWINGS = {
+    "numbers-in-scale": numbers_in_scale,
+    "cut-into-heads": cut_into_heads,
+    "where-the-work-goes": where_the_work_goes,
+}

@@ -1,0 +1,58 @@
+"""The kept times: what `make times` measures, written, loaded and told as shares."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from labkit.models import times
+from labkit.models.times import Record, Times, load_times
+from press import times as measuring
+
+SMALL = measuring.Sizes(
+    d_model=8, h=2, layers=1, n=6, square=4, copied=8, rows=(1, 2), heads=(1, 2), rounds=1
+)
+
+
+def test_a_record_tells_speed_and_intensity():
+    record = Record([3.0, 2.0], flops=8, bytes=4)
+    assert (record.best, record.rate, record.bandwidth, record.intensity) == (2.0, 4.0, 2.0, 2.0)
+
+
+def test_shares_are_of_the_group():
+    records = {"a: x": Record([1.0]), "a: y": Record([3.0]), "b": Record([9.0])}
+    told = Times("a machine", records)
+    assert told.shares("a") == {"x": 0.25, "y": 0.75}
+    with pytest.raises(ValueError, match="begins with 'c: '"):
+        told.shares("c")
+
+
+def test_another_chapter_is_refused():
+    with pytest.raises(ValueError, match="must be one of counting"):
+        load_times("nothing")
+
+
+def test_what_is_kept_is_what_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(measuring, "SHORT", 1)
+    measured = measuring.measure(measuring.counting_works(SMALL), SMALL.rounds)
+    path = tmp_path / "times.json"
+    measuring.write(path, "counting", measured)
+    monkeypatch.setattr(times, "TIMES", path)
+    again = load_times("counting")
+    assert again.records == measured
+    assert again.machine == measuring.machine()
+    assert {name for name in again.records if name.startswith("prefill by part")} == {
+        f"prefill by part: {part}"
+        for part in (
+            "LayerNorm", "scale, mask and copies", "projections", "products", "softmax", "sums",
+            "feed-forward", "GELU",
+        )
+    }  # fmt: skip
+
+
+def test_the_kept_file_has_the_sizes_that_are_measured():
+    records = load_times("counting").records
+    sizes = measuring.Sizes()
+    assert all(len(record.seconds) == sizes.rounds for record in records.values())
+    assert records["prefill"].flops == sizes.n * records["decode"].flops

@@ -34,14 +34,18 @@ from labkit.models.gpt import CHECKPOINT, GPT, load_gpt, save_gpt
 from labkit.models.stories import Stories
 from labkit.models.training import (
     HISTORIES,
+    OTHER_STARTS,
     PARTS,
+    STARTS,
     UNMASKED,
     WORDS,
     Report,
     histories,
+    load_starts,
     loss_on,
     report,
     saturated_rows,
+    save_starts,
     small_gpt,
     train,
     unseen,
@@ -112,7 +116,7 @@ RUNS = [  # what is told apart, and the seed
     *(f"{positions} 0" for positions in ("learned", "sinusoidal", "none")),
     *(f"marked {seed}" for seed in range(5)),
     *(f"little decay {seed}" for seed in range(5)),
-    "one layer 0",
+    *(f"one layer {seed}" for seed in range(5)),
     *(f"{kind} {seed}" for kind in ("two key heads", "one key head") for seed in range(5)),
     *(f"{kind} {seed}" for kind in (*SHORT, *FOLLOWED) for seed in range(5)),
 ]
@@ -300,6 +304,13 @@ def train_reporters() -> tuple[dict[str, list[reporters.Reporter]], dict[str, Te
     return layers, twins
 
 
+def kept_starts() -> dict[str, dict[str, Tensor]]:
+    """Give the weights that starts.safetensors holds, for those runs that are not done again."""
+    models = [*load_starts("rotary")[1:], *load_starts("one layer")]
+    pairs = zip(OTHER_STARTS, models, strict=True)
+    return {name: model.state_dict() for name, model in pairs}
+
+
 def as_json(histories: dict[str, list[Report]]) -> str:
     """Write the reports as JSON, a run a line, to four places."""
     lines = []
@@ -345,6 +356,7 @@ def main() -> None:
         starts.save(needs, two_needs.CHECKPOINT)
         reporters.save_reporters(*train_reporters(), reporters.CHECKPOINT)
     told = histories() if kinds else {}
+    weights = kept_starts() if kinds else {}
     with ProcessPoolExecutor() as pool:
         waiting = {pool.submit(run, name): name for name in names}
         for done in tqdm(as_completed(waiting), "training", len(names), unit="run"):
@@ -355,9 +367,12 @@ def main() -> None:
             tqdm.write(f"{name}: loss {last.loss:.3f}; {right}")
             if name in WRITTEN:
                 save_gpt(model, WRITTEN[name])
+            if name in OTHER_STARTS:
+                weights[name] = model.state_dict()
             kind, _, seed = name.rpartition(" ")
             if kind in HONESTLY:
                 told[f"{HONESTLY[kind]} {seed}"] = honestly(model, SHORT[kind])
+    save_starts({name: weights[name] for name in OTHER_STARTS}, STARTS)
     told |= {name: converted(name) for name in CONVERTED if not kinds}
     order = [*RUNS, *ASKED, *CONVERTED]
     HISTORIES.write_text(as_json({n: told[n] for n in order if n in told}), encoding="utf-8")

@@ -175,7 +175,11 @@ def weights_on_sources(weights: Tensor, stories: Stories) -> Tensor:
 
 @torch.no_grad()
 def second_layer_weights(
-    model: GPT, ids: Tensor, *, queries_without: Sequence[int] = (), keys_without: Sequence[int] = ()
+    model: GPT,
+    ids: Tensor,
+    *,
+    queries_without: Sequence[int] = (),
+    keys_without: Sequence[int] = (),
 ) -> Tensor:
     """Give the weights of the second layer where its queries, or its keys, hear less of the first.
 

@@ -42,7 +42,7 @@ class Kind(NamedTuple):
     hidden: int = 0  # of a feed-forward layer before the read-out
     steps: int = 251
     rate: float = 0.02
-    count: int = 8  # sequences a step
+    sequences: int = 8  # a step
 
 
 TWO = (-1, 1)  # what twins are asked for
@@ -54,7 +54,7 @@ KINDS = {
     **{f"one head, places of {x}": Kind(1, place=x) for x in PLACES[:-1]},
     **{f"four heads, places of {x}": Kind(4, place=x) for x in PLACES[:-1]},
     "one head, one relation": Kind(1, offsets=(-1,)),
-    "one head, then a feed-forward": Kind(1, offsets=TWO, hidden=64, steps=801, rate=0.01, count=16),
+    "one head, then a feed-forward": Kind(1, None, TWO, LOUD, 64, 801, 0.01, 16),
 }
 TWINS = {  # pairs of heads: whether they begin with one slab of W_O, and in which type
     "float64": torch.float64,
@@ -232,7 +232,7 @@ def steps_of(kind: str, seed: int, steps: int | None = None) -> Iterator[Reporte
     """
     how = KINDS[one_of("kind", kind, tuple(KINDS))]
     model = _made(how, seed)
-    for _ in _steps(model, how.steps if steps is None else steps, how.rate, how.count):
+    for _ in _steps(model, how.steps if steps is None else steps, how.rate, how.sequences):
         yield model
 
 
@@ -267,7 +267,7 @@ def _for_each_pair(
     both: Callable[[Tensor, Tensor], Tensor],
     more: Sequence[tuple[Tensor, int]] = (),
 ) -> None:
-    """Set the matrices of two heads both to what `both` makes of them, and `more`, by their axis."""
+    """Set the matrices of both heads, and `more` by their axis, to what `both` makes of them."""
     layer = model.attention
     parts = [layer.w_q, layer.w_k, layer.w_v]
     pairs = [(part.weight, 0) for part in parts]

@@ -19,14 +19,14 @@ from labkit.models.gpt import GPT
 from labkit.models.stories import Stories
 
 __all__ = ["COUNTS", "FOUR", "MATTERS", "SPECIALISED", "ablated", "ablated_heads", "effects",
-    "mean_read", "right_words", "second_layer_weights", "specialisation", "units_of",
-    "weights_on_sources"]  # fmt: skip
+    "mean_read", "random_groups", "right_words", "second_layer_weights", "specialisation",
+    "units_of", "weights_on_sources"]  # fmt: skip
 
 FOUR = ("number", "gender", "surname", "owner")  # relations of the stories
 # The bars of chapter 8, fixed before its models were measured.
 MATTERS = 0.1  # the least loss of a score that counts as an effect
 SPECIALISED = 0.8  # the least share of a part's effects on one relation
-COUNTS = 100  # stories that a page measures on
+COUNTS = 60  # stories that a page measures on
 
 
 def units_of(layer: MultiHeadAttention, heads: Sequence[int]) -> list[int]:
@@ -42,6 +42,19 @@ def units_of(layer: MultiHeadAttention, heads: Sequence[int]) -> list[int]:
     if outside:
         raise ValueError(f"heads are numbered 0 to {layer.h - 1}; got {outside}.")
     return [head * layer.d_v + i for head in heads for i in range(layer.d_v)]
+
+
+def random_groups(layer: MultiHeadAttention, count: int, seed: int) -> list[list[int]]:
+    """Draw groups of a head's width from the units of all heads: the control of units_of.
+
+    >>> [len(group) for group in random_groups(MultiHeadAttention(8, 4), 3, seed=0)]
+    [2, 2, 2]
+    """
+    generator = torch.Generator().manual_seed(whole("seed", seed))
+    among = layer.h * layer.d_v
+    return [
+        torch.randperm(among, generator=generator)[: layer.d_v].tolist() for _ in range(count)
+    ]
 
 
 @contextmanager

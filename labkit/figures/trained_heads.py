@@ -12,7 +12,14 @@ from traitlets import Dict, TraitType, Unicode, default
 
 from labkit.figures.base import Choice, LiveFigure, refuse
 from labkit.heads import relation_weight, without_heads
-from labkit.models.reporters import OFFSETS, POSITIONS, Reporter, load_reporters, targets
+from labkit.models.reporters import (
+    OFFSETS,
+    POSITIONS,
+    Reporter,
+    as_bytes,
+    load_reporters,
+    targets,
+)
 
 DIGITS = torch.tensor([8, 4, 2, 1])
 LETTERS = "abcdefghijklmnop"  # one for each token, whose signs are its number's binary digits
@@ -75,14 +82,7 @@ class TrainedHeads(LiveFigure):
 
     @default("given")
     def _given(self) -> dict[str, Any]:
-        from safetensors.torch import save
-
-        tensors = {
-            f"{h}.{name}": tensor.half()
-            for h, layer in layers().items()
-            for name, tensor in layer.state_dict().items()
-        }
-        code = base64.b64encode(save(tensors)).decode("ascii")
+        code = base64.b64encode(as_bytes(layers())).decode("ascii")
         return {"offsets": list(OFFSETS), "layers": code}
 
     def values(self) -> dict[str, Any]:

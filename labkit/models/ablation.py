@@ -52,9 +52,7 @@ def random_groups(layer: MultiHeadAttention, count: int, seed: int) -> list[list
     """
     generator = torch.Generator().manual_seed(whole("seed", seed))
     among = layer.h * layer.d_v
-    return [
-        torch.randperm(among, generator=generator)[: layer.d_v].tolist() for _ in range(count)
-    ]
+    return [torch.randperm(among, generator=generator)[: layer.d_v].tolist() for _ in range(count)]
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from labkit.attention import MultiHeadAttention
 from labkit.heads import relation_weight
 
 __all__ = ["CHECKPOINT", "KINDS", "OFFSETS", "PLACES", "POSITIONS", "SIGNS", "STARTS", "TWINS",
-    "Kind", "Reporter", "apart", "draw", "errors", "load_reporters", "load_twins",
+    "Kind", "Reporter", "apart", "as_bytes", "draw", "errors", "load_reporters", "load_twins",
     "mean_weights", "probe", "relation_weights", "right", "ring", "save_reporters", "steps_of",
     "targets", "train_reporter", "train_twins", "twins"]  # fmt: skip
 
@@ -323,6 +323,18 @@ def save_reporters(
         for name, tensor in layer.state_dict().items()
     }
     save_file(tensors | {f"twins/{how}": seen for how, seen in histories.items()}, path)
+
+
+def as_bytes(layers: Mapping[int, Reporter]) -> bytes:
+    """Write layers for a figure, by their number of heads, in float16, as a file of safetensors."""
+    from safetensors.torch import save
+
+    tensors = {
+        f"{h}.{name}": tensor.half()
+        for h, layer in layers.items()
+        for name, tensor in layer.state_dict().items()
+    }
+    return bytes(save(tensors))
 
 
 @cache

@@ -1,9 +1,10 @@
 """Train what pages play: ``press.checkpoint``, or `make checkpoint`.
 
 Of the small GPT and its variants it writes what a page has no time for: the trained weights,
-stories.safetensors, and unmasked.safetensors of the one without a mask; and what each run had
-learned after how many steps, training.json. Of chapter 8's layers it writes those that its figure
-runs, reporters.safetensors; of the pocket model and of the layers of chapters 3 and 5 their twenty
+stories.safetensors, unmasked.safetensors of the one without a mask, and starts.safetensors of its
+other starts and of those of one layer; and what each run had learned after how many steps,
+training.json. Of chapter 8's layers it writes all that its page shows, reporters.safetensors; of
+the pocket model and of the layers of chapters 3 and 5 their twenty
 starts, pocket.safetensors, cross.safetensors and two_needs.safetensors: all in labkit/models. On
 another machine the last digits differ, and so do the files; tests train again to the same targets.
 """
@@ -28,21 +29,23 @@ from torch.optim.optimizer import (
 from tqdm import tqdm
 
 from labkit import attention
-from labkit.models import cross, pocket, starts, two_needs
+from labkit.models import cross, pocket, reporters, starts, two_needs
 from labkit.models.gpt import CHECKPOINT, GPT, load_gpt, save_gpt
-from labkit.models.reporters import CHECKPOINT as REPORTERS
-from labkit.models.reporters import Reporter, save_reporters, train_reporter
 from labkit.models.stories import Stories
 from labkit.models.training import (
     HISTORIES,
+    OTHER_STARTS,
     PARTS,
+    STARTS,
     UNMASKED,
     WORDS,
     Report,
     histories,
+    load_starts,
     loss_on,
     report,
     saturated_rows,
+    save_starts,
     small_gpt,
     train,
     unseen,
@@ -113,7 +116,7 @@ RUNS = [  # what is told apart, and the seed
     *(f"{positions} 0" for positions in ("learned", "sinusoidal", "none")),
     *(f"marked {seed}" for seed in range(5)),
     *(f"little decay {seed}" for seed in range(5)),
-    "one layer 0",
+    *(f"one layer {seed}" for seed in range(5)),
     *(f"{kind} {seed}" for kind in ("two key heads", "one key head") for seed in range(5)),
     *(f"{kind} {seed}" for kind in (*SHORT, *FOLLOWED) for seed in range(5)),
 ]
@@ -287,10 +290,25 @@ def inputs_of(model: GPT) -> list[Tensor]:
     return read
 
 
-def reporters() -> dict[int, Reporter]:
-    """Train the layers of one head and of four that chapter 8 trains from its first seed."""
+def train_reporters() -> tuple[dict[str, list[reporters.Reporter]], dict[str, Tensor]]:
+    """Train the layers of chapter 8, five starts of each kind, and follow its twins."""
     torch.set_num_threads(1)
-    return {h: train_reporter(h, seed=0) for h in (1, 4)}
+    layers = {
+        kind: [reporters.train_reporter(kind, seed) for seed in reporters.STARTS]
+        for kind in tqdm(reporters.KINDS, "chapter 8's layers", unit="kind")
+    }
+    twins = {
+        how: torch.stack([reporters.train_twins(how, seed)[1] for seed in reporters.STARTS])
+        for how in tqdm(reporters.TWINS, "its twins", unit="pair")
+    }
+    return layers, twins
+
+
+def kept_starts() -> dict[str, dict[str, Tensor]]:
+    """Give the weights that starts.safetensors holds, for those runs that are not done again."""
+    models = [*load_starts("rotary")[1:], *load_starts("one layer")]
+    pairs = zip(OTHER_STARTS, models, strict=True)
+    return {name: model.state_dict() for name, model in pairs}
 
 
 def as_json(histories: dict[str, list[Report]]) -> str:
@@ -336,8 +354,9 @@ def main() -> None:
         starts.save(layers, cross.CHECKPOINT)
         needs = [two_needs.train_two_needs(two_needs.STARTS, kind=kind) for kind in two_needs.KINDS]
         starts.save(needs, two_needs.CHECKPOINT)
-        save_reporters(reporters(), REPORTERS)
+        reporters.save_reporters(*train_reporters(), reporters.CHECKPOINT)
     told = histories() if kinds else {}
+    weights = kept_starts() if kinds else {}
     with ProcessPoolExecutor() as pool:
         waiting = {pool.submit(run, name): name for name in names}
         for done in tqdm(as_completed(waiting), "training", len(names), unit="run"):
@@ -348,9 +367,12 @@ def main() -> None:
             tqdm.write(f"{name}: loss {last.loss:.3f}; {right}")
             if name in WRITTEN:
                 save_gpt(model, WRITTEN[name])
+            if name in OTHER_STARTS:
+                weights[name] = model.state_dict()
             kind, _, seed = name.rpartition(" ")
             if kind in HONESTLY:
                 told[f"{HONESTLY[kind]} {seed}"] = honestly(model, SHORT[kind])
+    save_starts({name: weights[name] for name in OTHER_STARTS}, STARTS)
     told |= {name: converted(name) for name in CONVERTED if not kinds}
     order = [*RUNS, *ASKED, *CONVERTED]
     HISTORIES.write_text(as_json({n: told[n] for n in order if n in told}), encoding="utf-8")

@@ -21,6 +21,7 @@ ON_ONE_MODEL = {
     "chapters/05_split_and_merge",
     "chapters/06_output_projection",
     "chapters/07_counting",
+    "chapters/08_heads_that_you_train",
 }
 MOST_WORDS, MOST_CLAIMS = 4200, 3
 MOST_WORDS_YET, MOST_CELLS_YET, MOST_CLAIMS_YET = 2000, 45, 12

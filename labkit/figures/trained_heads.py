@@ -13,10 +13,10 @@ from traitlets import Dict, TraitType, Unicode, default
 from labkit.figures.base import Choice, LiveFigure, refuse
 from labkit.heads import relation_weight, without_heads
 from labkit.models.reporters import (
-    CHECKPOINT,
     OFFSETS,
     POSITIONS,
     Reporter,
+    as_bytes,
     load_reporters,
     targets,
 )
@@ -46,7 +46,7 @@ class Sequence(TraitType):
 class TrainedHeads(LiveFigure):
     """Type a sequence, see what a layer of four heads and one of one head report, and cut heads.
 
-    Both are those of ``models.reporters.load_reporters()``, trained from seed 0. A head that is cut
+    They are start 0 of two kinds of ``models.reporters.load_reporters``. A head that is cut
     writes nothing: its slab of W^O is zero.
 
     Args:
@@ -69,7 +69,7 @@ class TrainedHeads(LiveFigure):
         "key, and below them the relation that gets most. A head that is cut writes nothing."
     ).tag(sync=True)
     axes = Dict(AXES).tag(sync=True)
-    given: Dict[str, Any] = Dict(help="the relations, and the layers' file in base64").tag(
+    given: Dict[str, Any] = Dict(help="the relations, and the layers as a file in base64").tag(
         sync=True
     )
     # What the task of chapter 8 draws first, with seed 0.
@@ -82,8 +82,7 @@ class TrainedHeads(LiveFigure):
 
     @default("given")
     def _given(self) -> dict[str, Any]:
-        layers()  # says so where the file is missing
-        code = base64.b64encode(CHECKPOINT.read_bytes()).decode("ascii")
+        code = base64.b64encode(as_bytes(layers())).decode("ascii")
         return {"offsets": list(OFFSETS), "layers": code}
 
     def values(self) -> dict[str, Any]:
@@ -115,5 +114,5 @@ def encode(sequence: str) -> Tensor:
 
 @cache
 def layers() -> dict[int, Reporter]:
-    """Load the trained layers once."""
-    return load_reporters()
+    """Load the trained layers once, by their number of heads."""
+    return {h: load_reporters(kind)[0] for h, kind in {1: "one head", 4: "four heads"}.items()}

@@ -6,7 +6,7 @@ What takes longer than a page can is kept in training.json, which `make checkpoi
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,15 +18,19 @@ from labkit.arguments import one_of, size, whole
 from labkit.models.gpt import GPT, load_gpt
 from labkit.models.stories import VOCABULARY, Stories
 
-__all__ = ["HISTORIES", "OF_ATTENTION", "PARTS", "UNMASKED", "Report", "histories",
-    "load_unmasked", "loss_on", "report", "saturated_rows", "small_gpt", "train", "unseen",
-    "without"]  # fmt: skip
+__all__ = ["HISTORIES", "OF_ATTENTION", "OTHER_STARTS", "PARTS", "STARTS", "UNMASKED", "Report",
+    "histories", "load_starts", "load_unmasked", "loss_on", "report", "saturated_rows",
+    "save_starts", "small_gpt", "train", "unseen", "without"]  # fmt: skip
 
 HISTORIES = Path(__file__).with_name("training.json")
 UNMASKED = Path(__file__).with_name("unmasked.safetensors")
+STARTS = Path(__file__).with_name("starts.safetensors")
+# The runs whose weights it holds; those of "rotary 0" are the small GPT's own.
+OTHER_STARTS = (*(f"rotary {i}" for i in range(1, 5)), *(f"one layer {i}" for i in range(5)))
 PARTS = ("feed-forward", "LayerNorm", "residual", "attention")  # of a block
 OF_ATTENTION = ("divisor", "mask")
 
+WIDTH, HEADS = 64, 4  # of the small GPT
 WORDS = 48  # of a story
 STORIES = 32  # of a step
 UNSEEN_SEED = 2**40  # the seed of the stories that no training draws
@@ -51,7 +55,7 @@ def small_gpt(
     positions: str = "rotary",
     *,
     layers: int = 2,
-    h: int = 4,
+    h: int = HEADS,
     h_kv: int | None = None,
 ) -> GPT:
     """Make the chapters' GPT, untrained: 2 layers of 4 heads, width 64.
@@ -60,7 +64,7 @@ def small_gpt(
     107264
     """
     torch.manual_seed(whole("seed", seed))
-    return GPT(len(VOCABULARY), 64, h, layers, h_kv=h_kv, positions=positions, most=WORDS)
+    return GPT(len(VOCABULARY), WIDTH, h, layers, h_kv=h_kv, positions=positions, most=WORDS)
 
 
 def without(model: GPT, part: str) -> GPT:
@@ -107,6 +111,51 @@ def load_unmasked() -> GPT:
     [False, False]
     """
     return without(load_gpt(UNMASKED), "mask")
+
+
+def save_starts(states: Mapping[str, Mapping[str, Tensor]], path: str | Path) -> None:
+    """Write the weights of runs, by name, in float16, in the format of safetensors."""
+    from safetensors.torch import save_file
+
+    tensors = {
+        f"{run}/{name}": tensor.detach().half().contiguous()
+        for run, state in states.items()
+        for name, tensor in state.items()
+    }
+    save_file(tensors, path)
+
+
+def load_starts(kind: str = "rotary") -> list[GPT]:
+    """Load the trained models of a kind of run, seeds 0 to 4, in float32 and in evaluation mode.
+
+    Args:
+        kind: "rotary", the small GPT, whose seed 0 is what load_gpt loads; or "one layer".
+
+    Raises:
+        ModuleNotFoundError: safetensors is not installed.
+        FileNotFoundError: their file is missing.
+        ValueError: another kind.
+
+    >>> [len(model.stack()) for model in load_starts("one layer")]
+    [1, 1, 1, 1, 1]
+    """
+    from safetensors.torch import load_file
+
+    one_of("kind", kind, ("rotary", "one layer"))
+    if not STARTS.is_file():
+        raise FileNotFoundError(f"{STARTS} is missing. `make checkpoint` trains and writes it.")
+    states: dict[str, dict[str, Tensor]] = {}
+    for full, tensor in load_file(STARTS).items():
+        run, _, name = full.partition("/")
+        states.setdefault(run, {})[name] = tensor.float()
+    models = [load_gpt()] if kind == "rotary" else []
+    for run in OTHER_STARTS:
+        if run.startswith(kind):
+            with torch.device("meta"):  # without memory: the parameters are to be those of the file
+                model = GPT(len(VOCABULARY), WIDTH, HEADS, 1 if kind == "one layer" else 2)
+            model.load_state_dict(states[run], assign=True)
+            models.append(model.eval())
+    return models
 
 
 def histories() -> dict[str, list[Report]]:

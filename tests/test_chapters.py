@@ -20,6 +20,7 @@ ON_ONE_MODEL = {
     "chapters/04_causal_masking",
     "chapters/05_split_and_merge",
     "chapters/06_output_projection",
+    "chapters/09_heads_in_a_pretrained_model",
 }
 MOST_WORDS, MOST_CLAIMS = 4200, 3
 MOST_WORDS_YET, MOST_CELLS_YET, MOST_CLAIMS_YET = 2000, 45, 12

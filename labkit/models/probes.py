@@ -146,19 +146,23 @@ def best_rule(encoder: Encoder, relation: str) -> tuple[str, int]:
     return best, counts[1][best]
 
 
-def schema_margins(encoder: Encoder, query: str = "it") -> Tensor:
+def schema_margins(
+    encoder: Encoder, query: str = "it", clause: str = "because it was too"
+) -> Tensor:
     """Give, for each of the schemas, how much more weight goes to the noun meant than to the other.
 
     Args:
         encoder: whose heads.
         query: the word that asks: *it*, or another of *because it was too ...*; "last" for the
             word after *too*.
+        clause: what stands in place of *because it was too*.
 
     Returns:
         (sentences, layers, h).
     """
     rows, margins = schemas(), []
-    encoded = encoder.encode([row[0] for row in rows])
+    texts = [row[0].replace("because it was too", clause) for row in rows]
+    encoded = encoder.encode(texts)
     for i, (_, meant, other, _) in enumerate(rows):
         tokens, weights = encoded.sentence(i)
         here = -3 if query == "last" else tokens.index(query)

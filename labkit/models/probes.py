@@ -147,28 +147,28 @@ def best_rule(encoder: Encoder, relation: str) -> tuple[str, int]:
 
 
 def schema_margins(
-    encoder: Encoder, query: str = "it", clause: str = "because it was too"
+    encoder: Encoder, queries: Sequence[str] = ("it",), clause: str = "because it was too"
 ) -> Tensor:
     """Give, for each of the schemas, how much more weight goes to the noun meant than to the other.
 
     Args:
         encoder: whose heads.
-        query: the word that asks: *it*, or another of *because it was too ...*; "last" for the
+        queries: the words that ask: *it*, or others of *because it was too ...*; "last" for the
             word after *too*.
         clause: what stands in place of *because it was too*.
 
     Returns:
-        (sentences, layers, h).
+        (queries, sentences, layers, h).
     """
     rows, margins = schemas(), []
     texts = [row[0].replace("because it was too", clause) for row in rows]
     encoded = encoder.encode(texts)
     for i, (_, meant, other, _) in enumerate(rows):
         tokens, weights = encoded.sentence(i)
-        here = -3 if query == "last" else tokens.index(query)
-        given = weights[:, :, here]
+        here = [-3 if query == "last" else tokens.index(query) for query in queries]
+        given = weights[:, :, here].movedim(2, 0)
         margins.append(given[..., tokens.index(meant)] - given[..., tokens.index(other)])
-    return torch.stack(margins)
+    return torch.stack(margins, dim=1)
 
 
 def turns(margins: Tensor) -> tuple[Tensor, Tensor]:
@@ -224,7 +224,7 @@ def run_untrained() -> dict[str, dict[str, list[int]]]:
         twin = untrained_encoder(seed).double()
         for name, tried in try_all(twin).items():
             told["relations"].setdefault(name, []).append(tried.tested_on)
-        rightly, wrongly = turns(schema_margins(twin))
+        rightly, wrongly = turns(schema_margins(twin)[0])
         told["schemas"].setdefault("most turns", []).append(int((rightly + wrongly).max()))
         told["schemas"].setdefault("rightly", []).append(int(rightly.sum()))
         told["schemas"].setdefault("wrongly", []).append(int(wrongly.sum()))

@@ -4,9 +4,10 @@ Of the small GPT and its variants it writes what a page has no time for: the tra
 stories.safetensors, unmasked.safetensors of the one without a mask, and starts.safetensors of its
 other starts and of those of one layer; and what each run had learned after how many steps,
 training.json. Of chapter 8's layers it writes all that its page shows, reporters.safetensors; of
-the pocket model and of the layers of chapters 3 and 5 their twenty
-starts, pocket.safetensors, cross.safetensors and two_needs.safetensors: all in labkit/models. On
-another machine the last digits differ, and so do the files; tests train again to the same targets.
+the pocket model and of the layers of chapters 3 and 5 their twenty starts, pocket.safetensors,
+cross.safetensors and two_needs.safetensors; and of chapter 9's encoder what untrained twins get,
+probes.json, and what it finds without heads, retrieval.json: all in labkit/models. On another
+machine the last digits differ, and so do the files; tests train again to the same targets.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from torch.optim.optimizer import (
 from tqdm import tqdm
 
 from labkit import attention
-from labkit.models import cross, pocket, reporters, starts, two_needs
+from labkit.models import cross, pocket, probes, reporters, retrieval, starts, two_needs
 from labkit.models.gpt import CHECKPOINT, GPT, load_gpt, save_gpt
 from labkit.models.stories import Stories
 from labkit.models.training import (
@@ -123,6 +124,7 @@ RUNS = [  # what is told apart, and the seed
 ASKED = [f"{kind} {seed}" for kind in HONESTLY.values() for seed in range(5)]  # with the mask
 KEY_HEADS = {"two key heads": 2, "one key head": 1}
 SILENCED = "attention silenced 0"
+ENCODER = "encoder"  # not trained here, but tried
 CONVERTED = [  # the kept model, not trained again
     *(f"{kind} by {how} 0" for how in ("mean", "svd") for kind in KEY_HEADS),
     SILENCED,
@@ -311,6 +313,14 @@ def kept_starts() -> dict[str, dict[str, Tensor]]:
     return {name: model.state_dict() for name, model in pairs}
 
 
+def encoder() -> None:
+    """Try untrained twins of chapter 9's encoder, and ablate its heads."""
+    torch.set_num_threads(1)
+    for module, told in ((probes, probes.run_untrained()), (retrieval, retrieval.run_all())):
+        lines = [f"{json.dumps(name)}: {json.dumps(value)}" for name, value in told.items()]
+        module.HISTORIES.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
+
+
 def as_json(histories: dict[str, list[Report]]) -> str:
     """Write the reports as JSON, a run a line, to four places."""
     lines = []
@@ -355,6 +365,8 @@ def main() -> None:
         needs = [two_needs.train_two_needs(two_needs.STARTS, kind=kind) for kind in two_needs.KINDS]
         starts.save(needs, two_needs.CHECKPOINT)
         reporters.save_reporters(*train_reporters(), reporters.CHECKPOINT)
+    if not kinds or ENCODER in kinds:
+        encoder()
     told = histories() if kinds else {}
     weights = kept_starts() if kinds else {}
     with ProcessPoolExecutor() as pool:

@@ -12,11 +12,11 @@ os.environ |= {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
 
 import pytest
 import torch
-from transformers import BertConfig, BertModel, GPT2Config, GPT2Model
+from transformers import BertConfig, BertModel
 
 from labkit import MultiHeadAttention
 from labkit.models import encoder
-from labkit.models.encoder import _package_folder, gpt2_weights, load_encoder
+from labkit.models.encoder import _package_folder, load_encoder, untrained_encoder
 
 pytestmark = pytest.mark.slow
 
@@ -212,20 +212,43 @@ def test_labkit_needs_none_of_these_packages():
     assert done.stdout == "set()\n"
 
 
-def test_gpt2_weights_equal_transformers():
-    torch.manual_seed(0)
-    config = GPT2Config(n_embd=12, n_head=3, n_layer=2, n_positions=16, vocab_size=40)
-    model = GPT2Model._from_config(config, attn_implementation="eager").eval()
-    for parameter in model.parameters():
-        torch.nn.init.normal_(parameter, std=0.5)
-    ids = torch.randint(40, (2, 9))
-    with torch.no_grad():
-        expected = torch.stack(model(ids, output_attentions=True).attentions)
-    weights = gpt2_weights(model, ids)
-    torch.testing.assert_close(weights, expected, rtol=0, atol=1e-5)
-    assert (weights.triu(1) == 0).all()
-    torch.manual_seed(1)
-    assert gpt2_weights(model.double(), ids).dtype == torch.float64
-    after = torch.rand(1)
-    torch.manual_seed(1)
-    assert torch.equal(after, torch.rand(1)), "the caller's random numbers are left alone"
+def test_a_mean_in_place_of_a_head_is_what_hooks_put_there():
+    encoder = load_encoder()
+    sentences = ["The dog sleeps.", "A cat saw the old dog in the garden."]
+    encoded = encoder.encode(sentences)
+    means = encoder.mean_outputs(encoded)
+    attention = encoder.blocks[2].attention
+    d_v = attention.d_v
+
+    def put(_, inputs):
+        joined = inputs[0].clone()
+        for head in (1, 4):
+            joined[..., head * d_v : (head + 1) * d_v] = means[2, head]
+        return (joined,)
+
+    with encoder.without([(2, 1), (2, 4)], means):
+        ours = encoder.encode(sentences).vectors
+    hook = attention.w_o.register_forward_pre_hook(put)
+    theirs = encoder.encode(sentences).vectors
+    hook.remove()
+    torch.testing.assert_close(ours, theirs)
+    assert (ours - encoded.vectors).abs().max() > 1e-4
+    torch.testing.assert_close(encoder.encode(sentences).vectors, encoded.vectors)
+
+
+def test_a_mean_is_over_tokens_and_not_over_padding():
+    encoder = load_encoder()
+    alone = [encoder.mean_outputs(encoder.encode([one])) for one in ("It slept.", "A dog.")]
+    together = encoder.mean_outputs(encoder.encode(["It slept.", "A dog.", "It slept."]))
+    n = 5  # tokens of each
+    torch.testing.assert_close(together, (2 * n * alone[0] + n * alone[1]) / (3 * n))
+
+
+def test_an_untrained_twin_is_drawn_by_its_seed_and_leaves_the_trained_one_alone():
+    before = load_encoder().blocks[0].attention.w_o.weight.clone()
+    first, again, other = (untrained_encoder(seed) for seed in (0, 0, 1))
+    drawn = [one.blocks[0].attention.w_o.weight for one in (first, again, other)]
+    assert torch.equal(drawn[0], drawn[1])
+    assert not torch.equal(drawn[0], drawn[2])
+    assert drawn[0].std().item() == pytest.approx(0.02, rel=0.05)
+    assert torch.equal(before, load_encoder().blocks[0].attention.w_o.weight)

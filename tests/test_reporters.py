@@ -129,3 +129,12 @@ def test_loading_draws_no_number(monkeypatch: pytest.MonkeyPatch):
     reporters._kept.cache_clear()
     with pytest.raises(FileNotFoundError, match=r"none is missing\. `make checkpoint` trains"):
         load_reporters("one head")
+
+
+@pytest.mark.weekly
+@pytest.mark.parametrize("seed", reporters.STARTS)
+def test_small_positions_make_heads_pure_late(seed: int):
+    layer = reporters.train_reporter("four heads, places of 0.5", seed, steps=3_000)
+    best = reporters.relation_weights(layer).amax(-1)
+    assert best.min() > 0.75
+    assert best.mean() > 0.85

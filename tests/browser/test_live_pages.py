@@ -820,6 +820,8 @@ def test_tiles_are_counted_alike_in_many_states(page: Page, site: str, dice: ran
 
 def test_heads_are_sorted_and_tokens_chosen_with_the_mouse(page: Page, site: str):
     shown = open_figure(page, site, "head_viewer")
+    sentence = "The agent merged the pull request after review."
+    shown.locator('[data-trait="sentence"]').select_option(label=sentence)
     shown.locator('[data-trait="measure"]').select_option(label="previous token")
     shown.locator('[data-trait="by_measure"]').check()
     heads = shown.locator(".live-heads button")

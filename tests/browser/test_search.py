@@ -152,7 +152,7 @@ def test_the_name_of_a_claim_puts_it_first(
     link.click()
     page.locator(f"#{claim.anchor}[open]").wait_for()
     page.locator(f"#{claim.anchor} a", has_text="erratum").click()
-    page.locator(f"#{erratum_anchor(claim)} h3").wait_for()
+    page.locator(f"#{erratum_anchor(claim)} h4").wait_for()
     assert (heard.foreign, heard.errors) == ([], [])
 
 

@@ -17,8 +17,7 @@ HAS_TORCH := from importlib.metadata import version; \
   assert "torch==" + version("torch").split("+")[0] in open("requirements.txt").read().split()
 # Sphinx copies static files only when a page changed, so a newer one asks for a full build.
 SHARED := book/_static book/search book/drawings press/drawings press/extension labkit/figures \
-  labkit/models/stories.safetensors labkit/models/reporters.safetensors labkit/models/pocket.safetensors \
-  labkit/models/cross.safetensors labkit/models/two_needs.safetensors labkit/models/starts.safetensors _config.yml _toc.yml
+  labkit/models/*.safetensors _config.yml _toc.yml
 STALE = $(shell find $(SHARED) -newer _build/html/index.html 2>/dev/null | head -n 1)
 # Skips what has passed and has not changed since; FRESH=1 runs it all the same, and so does CI.
 UNLESS_PASSED = $(BIN)/python -m press.stamps

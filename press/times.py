@@ -150,9 +150,6 @@ def block_works(sizes: Sizes) -> dict[str, Work]:
     parameters = FLOAT * sum(counting.count_parameters(block) for block in blocks)
     numbers = FLOAT * sizes.layers * n * d  # of one vector for each position and layer
 
-    def by_part() -> Mapping[str, float]:
-        return timed_by_part(blocks, prompt)
-
     def macs(n_q: int) -> int:
         feed_forward = 8 * n_q * d**2
         attention = counting.projection_macs(n_q, d, sizes.h)
@@ -164,7 +161,7 @@ def block_works(sizes: Sizes) -> dict[str, Work]:
             2 * sizes.layers * macs(n),
             parameters + 4 * numbers,  # input and output, keys and values
         ),
-        "prefill by part": Work(by_part),
+        "prefill by part": Work(partial(timed_by_part, blocks, prompt)),
         "decode": Work(
             whole(lambda: step(blocks, caches, token, n - 1)),
             2 * sizes.layers * macs(1),

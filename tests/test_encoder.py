@@ -16,7 +16,12 @@ from transformers import BertConfig, BertModel
 
 from labkit import MultiHeadAttention
 from labkit.models import encoder
-from labkit.models.encoder import _package_folder, load_encoder, untrained_encoder
+from labkit.models.encoder import (
+    _package_folder,
+    load_encoder,
+    shuffled_encoder,
+    untrained_encoder,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -252,3 +257,13 @@ def test_an_untrained_twin_is_drawn_by_its_seed_and_leaves_the_trained_one_alone
     assert not torch.equal(drawn[0], drawn[2])
     assert drawn[0].std().item() == pytest.approx(0.02, rel=0.05)
     assert torch.equal(before, load_encoder().blocks[0].attention.w_o.weight)
+
+
+def test_a_shuffled_twin_has_the_same_numbers_in_another_order():
+    encoder, shuffled = load_encoder(), shuffled_encoder(0)
+    pairs = zip(encoder.parameters(), shuffled.parameters(), strict=True)
+    for one, other in ((a.float(), b) for a, b in pairs if a.ndim == 2):
+        assert torch.equal(one.flatten().sort().values, other.flatten().sort().values)
+        assert not torch.equal(one, other)
+    again = zip(shuffled.parameters(), shuffled_encoder(0).parameters(), strict=True)
+    assert all(torch.equal(one, other) for one, other in again)

@@ -27,7 +27,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from labkit.arguments import whole
 from labkit.attention import MultiHeadAttention, split_heads
-from labkit.heads import without_heads
+from labkit.models.ablation import ablated_heads
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -39,6 +39,7 @@ __all__ = [
     "EncoderBlock",
     "load_encoder",
     "mean_pool",
+    "shuffled_encoder",
     "untrained_encoder",
 ]
 
@@ -218,10 +219,8 @@ class Encoder(nn.Module):
         with ExitStack() as stack:
             for layer, ablated in by_layer.items():
                 attention = self.blocks[layer].attention
-                if means is not None:
-                    written = _written(attention, means[layer], ablated)
-                    stack.enter_context(_added(attention.w_o.bias, written))
-                stack.enter_context(without_heads(attention, ablated))
+                values = 0.0 if means is None else means[layer].flatten()
+                stack.enter_context(ablated_heads(attention, ablated, values))
             yield
 
     @torch.no_grad()
@@ -313,8 +312,7 @@ def untrained_encoder(seed: int) -> Encoder:
 
     Source: Devlin et al. (2019), whose code starts from this deviation.
     """
-    trained = load_encoder()
-    twin = copy.deepcopy(trained)
+    twin = copy.deepcopy(load_encoder())
     draw = torch.Generator().manual_seed(whole("seed", seed))
     with torch.no_grad():
         for name, parameter in twin.named_parameters():
@@ -325,22 +323,20 @@ def untrained_encoder(seed: int) -> Encoder:
     return twin.float()
 
 
-def _written(attention: MultiHeadAttention, means: Tensor, heads: list[int]) -> Tensor:
-    """Return what heads write if their outputs are their means: (d_model,)."""
-    slabs = attention.w_o.weight.detach().T.unflatten(0, (attention.h, attention.d_v))
-    return torch.stack([means[head] @ slabs[head] for head in heads]).sum(0)
+def shuffled_encoder(seed: int) -> Encoder:
+    """Make another control: the encoder with the numbers of each of its matrices in another order.
 
-
-@contextmanager
-def _added(parameter: Tensor, vector: Tensor) -> Iterator[None]:
-    kept = parameter.detach().clone()
-    try:
-        with torch.no_grad():
-            parameter.add_(vector)
-        yield
-    finally:
-        with torch.no_grad():
-            parameter.copy_(kept)
+    Args:
+        seed: of the order.
+    """
+    shuffled = copy.deepcopy(load_encoder())
+    draw = torch.Generator().manual_seed(whole("seed", seed))
+    with torch.no_grad():
+        for matrix in shuffled.parameters():
+            if matrix.ndim == 2:
+                order = torch.randperm(matrix.numel(), generator=draw)
+                matrix.copy_(matrix.flatten()[order].view_as(matrix))
+    return shuffled.float()
 
 
 def _package_folder() -> Path:

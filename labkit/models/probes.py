@@ -17,7 +17,7 @@ from torch import Tensor
 
 from labkit.arguments import size, whole
 from labkit.models.encoder import Encoder, untrained_encoder
-from labkit.models.sentences import NOUNS, clauses, pronouns, schemas, synonyms
+from labkit.models.sentences import NOUNS, SENTENCES, clauses, pronouns, schemas, synonyms
 
 __all__ = [
     "HISTORIES",
@@ -26,7 +26,9 @@ __all__ = [
     "TESTED",
     "TWINS",
     "Tried",
+    "apart_in_a_layer",
     "best_rule",
+    "divergences",
     "first_choices",
     "histories",
     "interval",
@@ -37,6 +39,7 @@ __all__ = [
 ]
 
 HISTORIES = Path(__file__).with_name("probes.json")
+APART = 0.1  # bits of divergence from which two heads are no near twins
 TESTED = 60  # sentences of a relation on which the chosen head is counted
 TWINS = 5
 Row = Sequence[str]  # a sentence, and words of it
@@ -184,6 +187,37 @@ def turns(margins: Tensor) -> tuple[Tensor, Tensor]:
     return right.all(1).sum(0), (~right).all(1).sum(0)
 
 
+@torch.no_grad()
+def divergences(encoder: Encoder) -> Tensor:
+    """Compare every two heads by the Jensen-Shannon divergence of their weights, in bits.
+
+    It is averaged over the words of twelve sentences; 0 is the same weights, 1 the most possible.
+
+    Returns:
+        (layers h, layers h).
+    """
+    found = []
+    for text in SENTENCES[::3]:
+        p = encoder.encode([text]).sentence(0)[1][:, :, 1:-1].flatten(0, 1)
+        own = _bits(p)
+        found.append((_bits((p[:, None] + p) / 2) - (own[:, None] + own) / 2).mean(-1))
+    return torch.stack(found).mean(0)
+
+
+def apart_in_a_layer(encoder: Encoder) -> tuple[float, float]:
+    """Give the share of pairs of heads of a layer that are apart, and of heads without a twin.
+
+    Two heads are apart from a divergence of APART on; a near twin is a head of the same layer that
+    is not apart.
+    """
+    h = encoder.blocks[0].attention.h
+    apart = (divergences(encoder) >= APART).unflatten(1, (-1, h)).unflatten(0, (-1, h))
+    by_layer = apart.diagonal(dim1=0, dim2=2).movedim(-1, 0)  # (layers, h, h)
+    first, second = torch.triu_indices(h, h, offset=1)
+    alone = (by_layer | torch.eye(h, dtype=torch.bool)).all(-1)
+    return by_layer[:, first, second].double().mean().item(), alone.double().mean().item()
+
+
 def interval(count: int, of: int, level: float = 0.95) -> tuple[float, float]:
     """Give the Clopper-Pearson interval of a share: those shares that the count does not refute.
 
@@ -229,6 +263,10 @@ def run_untrained() -> dict[str, dict[str, list[int]]]:
         told["schemas"].setdefault("rightly", []).append(int(rightly.sum()))
         told["schemas"].setdefault("wrongly", []).append(int(wrongly.sum()))
     return told
+
+
+def _bits(p: Tensor) -> Tensor:
+    return torch.special.entr(p).sum(-1) / math.log(2)
 
 
 def _nouns(tokens: list[str]) -> list[int]:

@@ -129,13 +129,14 @@ class Reporter(nn.Module):
         return reports.unflatten(-1, (len(self.offsets), SIGNS)), weights
 
 
-def draw(count: int) -> Tensor:
-    """Draw tokens, (count, 14, 4), with the global generator: each sign -1 or 1.
+def draw(count: int, generator: torch.Generator | None = None) -> Tensor:
+    """Draw tokens, (count, 14, 4), with the global generator unless given: each sign -1 or 1.
 
     >>> draw(2).shape
     torch.Size([2, 14, 4])
     """
-    return torch.randint(2, (whole("count", count), POSITIONS, SIGNS)) * 2.0 - 1
+    size = (whole("count", count), POSITIONS, SIGNS)
+    return torch.randint(2, size, generator=generator) * 2.0 - 1
 
 
 def targets(tokens: Tensor, offsets: Sequence[int] = OFFSETS) -> Tensor:
@@ -160,8 +161,7 @@ def ring(offset: int) -> Tensor:
 @cache
 def probe(count: int = 200) -> Tensor:
     """Give tokens that no training is judged by, the same ones each time: (count, 14, 4)."""
-    generator = torch.Generator().manual_seed(1)
-    return torch.randint(2, (count, POSITIONS, SIGNS), generator=generator) * 2.0 - 1
+    return draw(count, torch.Generator().manual_seed(1))
 
 
 @torch.no_grad()
@@ -204,8 +204,7 @@ def _steps(model: Reporter, steps: int, rate: float = 0.02, count: int = 8) -> I
     yield steps
 
 
-def _made(kind: Kind, seed: int) -> Reporter:
-    torch.manual_seed(whole("seed", seed))
+def _of_kind(kind: Kind) -> Reporter:
     return Reporter(
         kind.h, d_k=kind.d_k, offsets=kind.offsets, place=kind.place, hidden=kind.hidden
     )
@@ -231,7 +230,8 @@ def steps_of(kind: str, seed: int, steps: int | None = None) -> Iterator[Reporte
         ValueError: not one of KINDS.
     """
     how = KINDS[one_of("kind", kind, tuple(KINDS))]
-    model = _made(how, seed)
+    torch.manual_seed(whole("seed", seed))
+    model = _of_kind(how)
     for _ in _steps(model, how.steps if steps is None else steps, how.rate, how.sequences):
         yield model
 
@@ -365,9 +365,7 @@ def load_reporters(kind: str) -> list[Reporter]:
     found = []
     for start in sorted(states):
         with torch.device("meta"):  # without memory: the parameters are to be those of the file
-            layer = Reporter(
-                how.h, d_k=how.d_k, offsets=how.offsets, place=how.place, hidden=how.hidden
-            )
+            layer = _of_kind(how)
         layer.load_state_dict(states[start], assign=True)
         found.append(layer.requires_grad_(False))
     return found

@@ -7,7 +7,7 @@ than a page can is kept in retrieval.json, which `make checkpoint` writes.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,7 +33,6 @@ HISTORIES = Path(__file__).with_name("retrieval.json")
 ITEMS, SEED = 300, 0
 ABLATION = ("zero", "mean")
 COUNTS = (6, 12, 24, 36, 48, 60, 72)  # of heads that are ablated together
-Heads = Sequence[tuple[int, int]]
 
 
 class Found(NamedTuple):
@@ -100,7 +99,7 @@ def run_all() -> dict[str, Any]:
 
     Returns:
         right, of all items, for "whole", "none" and, by kind of ablation, "heads" and "layers";
-        the share of items that each "heads" entry loses and gains; and "many", of the second half.
+        how many items each head's ablation loses, "lost"; and "many", right of the second half.
     """
     task = Task(load_encoder().float())
     layers, h = len(task.encoder.blocks), task.encoder.blocks[0].attention.h

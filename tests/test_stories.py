@@ -299,6 +299,23 @@ def test_what_is_right_is_averaged_over_the_words_of_a_relation(two):
     assert math.isfinite(sum(two.right(one).values()))
 
 
+def test_divergence_is_cross_entropy_less_entropy_word_by_word(two):
+    truth = two.truth
+    assert torch.equal(truth > 0, two.options)
+    chances = truth.gather(-1, two.ids[..., None])[..., 0]
+    torch.testing.assert_close(chances, two.chances)
+    wise = truth.log().roll(-1, 1)
+    assert two.divergence(wise).abs().max() < 1e-12
+    even = two.divergence(torch.zeros_like(truth))
+    entropy = -torch.special.xlogy(truth, truth).sum(-1)[:, 1:]
+    torch.testing.assert_close(even, math.log(len(VOCABULARY)) - entropy)
+    by = two.by_relation(even)
+    assert by["gender"] == pytest.approx(math.log(len(VOCABULARY)))
+    assert by["number"] == pytest.approx(math.log(len(VOCABULARY) / 4))
+    with pytest.raises(ValueError, match=r"logits must have shape .* = \(2, 22, 56\)"):
+        two.divergence(wise[:, :-1])
+
+
 def test_a_seed_gives_the_same_stories():
     one, same, other = (Stories.draw(3, 40, seed) for seed in (5, 5, 6))
     assert one.ids.shape == (3, 40)

@@ -1,7 +1,7 @@
 """The PDF and the EPUB: whole, in order, every figure a picture, every link leading somewhere.
 
-They are made of a few pages that together have every kind of content. `make pages ALL=1` takes all
-pages, prints the PDF and has the EPUB judged by EPUBCheck.
+Reading the pages and printing them takes longer than all other tests of pages but a few, so this is
+done once a week, of all pages: `make pages ALL=1`.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ from pypdf import PdfReader
 from press import HTML
 from press.editions import epub, pdf
 from press.editions import pages as editions
-from tests.browser.looking import EVERYTHING, TAKES_LONG, sample
+from tests.browser.looking import TAKES_LONG
 
 XHTML = "{http://www.w3.org/1999/xhtml}"
+pytestmark = TAKES_LONG
 
 
 def with_own_browser(function: Callable[..., Any], *arguments: Any) -> Any:
@@ -35,14 +36,9 @@ def with_own_browser(function: Callable[..., Any], *arguments: Any) -> Any:
         return thread.submit(function, *arguments).result()
 
 
-def places() -> list[tuple[str, str]]:
-    book = editions.order()
-    return list(book) if EVERYTHING else sample(book)
-
-
 @pytest.fixture(scope="session")
 def pages() -> list[editions.Page]:
-    return with_own_browser(editions.read_all, places())
+    return with_own_browser(editions.read_all, list(editions.order()))
 
 
 @pytest.fixture(scope="session")
@@ -69,7 +65,7 @@ def squeezed(text: str) -> str:
 
 
 def test_pages_are_in_the_order_of_the_table_of_contents(pages: list[editions.Page]):
-    names = [name for _, name in places()]
+    names = [name for _, name in editions.order()]
     assert [page.name for page in pages] == names
     assert sum(bool(page.number) for page in pages) == len(
         {n for n in names if re.match(r"(chapters|labs)/\w*\d_", n)}
@@ -101,7 +97,6 @@ def test_answers_stand_apart_and_are_all_there(pages: list[editions.Page]):
         assert len(page.answers) == len(page.body.select("a.to-answer")), page.name
 
 
-@TAKES_LONG
 def test_the_pdf_has_every_page_where_the_contents_say(
     printed: PdfReader, pages: list[editions.Page]
 ):
@@ -120,7 +115,6 @@ def test_the_pdf_has_every_page_where_the_contents_say(
         assert title in squeezed(printed.pages[number].extract_text()), page.name
 
 
-@TAKES_LONG
 def test_the_pdf_ends_with_the_answers(printed: PdfReader, pages: list[editions.Page]):
     first = leaf(printed, editions.ANSWERS)
     assert first > leaf(printed, pages[-1].slug)
@@ -136,7 +130,6 @@ def leaf(printed: PdfReader, name: str) -> int:
     return printed.get_destination_page_number(printed.named_destinations[f"/{name}"])
 
 
-@TAKES_LONG
 def test_links_of_the_pdf_lead_somewhere(printed: PdfReader):
     text = pdf.PRINT.read_text(encoding="utf-8")
     ids = re.findall(r' id="([^"]+)"', text)
@@ -165,7 +158,6 @@ def test_the_epub_opens_and_every_picture_is_told(packed: Path, pages: list[edit
 
 
 @pytest.mark.skipif(not shutil.which("java"), reason="EPUBCheck is a Java program")
-@TAKES_LONG
 def test_the_epub_is_valid(packed: Path):
     result = EpubCheck(packed)
     assert [f"{m.location}: {m.message}" for m in result.messages] == []

@@ -19,6 +19,7 @@ from labkit.models.ablation import (
     weights_on_sources,
 )
 from labkit.models.gpt import load_gpt
+from labkit.models.stories import VOCABULARY
 from labkit.models.training import load_starts, unseen
 
 
@@ -62,6 +63,16 @@ def test_the_score_is_what_stories_report():
     model, stories = load_gpt(), unseen(20)
     told = stories.right(model(stories.ids).softmax(-1))
     assert right_words(stories)(model).tolist() == pytest.approx([told[name] for name in FOUR])
+
+
+def test_among_words_of_their_kind_a_model_that_says_all_alike_is_at_chance():
+    def all_alike(ids):
+        return torch.zeros(*ids.shape, len(VOCABULARY))
+
+    stories = unseen(60)
+    chance = [1 / 2, 1 / 2, 1 / 4, 1 / 8]  # verbs of one number, pronouns, surnames, names
+    assert right_words(stories, of_their_kind=True)(all_alike).tolist() == pytest.approx(chance)
+    assert (right_words(stories)(all_alike) < 0.1).all()
 
 
 @torch.no_grad()

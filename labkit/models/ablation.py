@@ -149,8 +149,14 @@ def specialisation(lost: Tensor) -> Tensor:
     return (most / lost.sum(-1)).where(most >= MATTERS, torch.nan)
 
 
-def right_words(stories: Stories) -> Callable[[GPT], Tensor]:
+def right_words(stories: Stories, *, of_their_kind: bool = False) -> Callable[[GPT], Tensor]:
     """Make a score of models: the mean probability on what is right of each of FOUR relations.
+
+    Args:
+        stories: what the models read.
+        of_their_kind: give the share among all words that are ever right for the relation (verbs,
+            pronouns, surnames, names), for which chance is known. Among all words a model that does
+            not see that a verb has to follow is below it.
 
     >>> from labkit.models.training import small_gpt, unseen
     >>> right_words(unseen(4))(small_gpt(0)).shape
@@ -158,11 +164,16 @@ def right_words(stories: Stories) -> Callable[[GPT], Tensor]:
     """
     options = stories.options[:, 1:]
     asked = [stories.of(name)[:, 1:] for name in FOUR]
+    kinds = [options[where].any(0) for where in asked]
 
     @torch.no_grad()
     def score(model: GPT) -> Tensor:
-        on_right = (model(stories.ids)[:, :-1].softmax(-1) * options).sum(-1)
-        return torch.stack([on_right[where].mean() for where in asked])
+        found, given = [], model(stories.ids)[:, :-1].softmax(-1)
+        on_right = (given * options).sum(-1)
+        for where, kind in zip(asked, kinds, strict=True):
+            of = given[where][:, kind].sum(-1) if of_their_kind else 1.0
+            found.append((on_right[where] / of).mean())
+        return torch.stack(found)
 
     return score
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from press.drawings.kit import HEADS, SMALL, Drawing
 
-OFFSETS = (1, 2, 3, 5)
+OFFSETS = (3, 1, 2, 5)  # of heads 1 to 4, in start 0
 
 
 def jobs_of_heads() -> Drawing:
@@ -15,8 +15,9 @@ def jobs_of_heads() -> Drawing:
         d.box(x, 176, 42, 28, f"t_{i + 1}", colour="ink", shade=0.25 if i == 5 else 0.06)
     here = 24 + 66 * 5 + 21
     for head, offset in enumerate(OFFSETS):
-        there, high = here - 66 * offset, 150 - 34 * head
-        start = here - 12 + 8 * head
+        further = sorted(OFFSETS).index(offset)  # the further, the higher
+        there, high = here - 66 * offset, 150 - 34 * further
+        start = here - 12 + 8 * further
         d.arrow(
             (start, 174), (start, high), (there, high), (there, 174), colour=HEADS[head], width=2
         )

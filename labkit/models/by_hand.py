@@ -66,6 +66,7 @@ LOOK_BACK_PAIRS = 14  # these rotate fast enough to tell places; the slowest are
 STEEP = 1_000.0  # a GELU of an input so steep is a ReLU
 
 NAMES, BEASTS, ALL_VERBS = tuple(PRONOUNS), (*ANIMALS[0], *ANIMALS[1]), (*VERBS[0], *VERBS[1])
+AGREE: dict[str, Sequence[str]] = {**{name: [PRONOUNS[name]] for name in NAMES}, **NUMBERS}
 
 OF_KNOWN = (*NAMES, *THINGS)  # the features of KNOWN that are used
 CROWDS = range(MOST_PEOPLE, 0, -1)
@@ -125,7 +126,9 @@ def by_hand() -> GPT:
     >>> told.divergence(by_hand()(told.ids)).max().item() < 1e-6
     True
     """
-    model = GPT(V, WIDTH, HEADS, 2, d_ff=UNITS, rotary_base=ROTARY_BASE)
+    with torch.device("meta"):  # without memory, for nothing is to be drawn
+        model = GPT(V, WIDTH, HEADS, 2, d_ff=UNITS, rotary_base=ROTARY_BASE)
+    model.to_empty(device="cpu")
     for name, weight in model.named_parameters():
         # SIZE and -SIZE among WIDTH features have this standard deviation.
         weight.fill_(SIZE * sqrt(2 / WIDTH) if "norm.weight" in name else 0.0)
@@ -137,10 +140,7 @@ def by_hand() -> GPT:
     _look_back(first, 1, 2)
     _copy(first, 1, _same(WORD, VOCABULARY, TWO_BACK))
     _look_back(first, 2, 3)
-    forms = {name: (PRONOUNS[name],) for name in NAMES} | {
-        beast: NUMBERS[beast] for beast in BEASTS
-    }
-    _copy(first, 2, [(at(WORD, word)[0], at(NEXT, *forms[word]), 1) for word in forms])
+    _copy(first, 2, [(at(WORD, word)[0], at(NEXT, *forms), 1) for word, forms in AGREE.items()])
 
     its_surname: list[Match] = [(at(WORD, name), at(ONE_BACK, name), 2) for name in NAMES]
     _match(second, 0, [*its_surname, (ALWAYS, SINK, 1)])

@@ -111,6 +111,8 @@ def counting_works(sizes: Sizes) -> dict[str, Work]:
         **block_works(sizes),
         **head_works(sizes),
         "story GPT": Work(story_gpt()),
+        "1 story": Work(stories_read(1)),
+        "16 stories": Work(stories_read(16)),
     }
 
 
@@ -274,6 +276,19 @@ def timed_by_part(blocks: list[Block], x: Tensor) -> Mapping[str, float]:
     with clocks(parts, operations.inside.append, lambda _: operations.inside.pop()), operations:
         through(blocks, x)
     return operations.seconds
+
+
+def stories_read(count: int) -> Callable[[], Mapping[str, float]]:
+    """Read so many stories at once: the work grows with them, and the number of calls does not."""
+    model, stories = load_gpt(), unseen(count).ids
+
+    def do() -> Mapping[str, float]:
+        start = time.process_time()
+        for _ in range(SHORT):
+            model(stories)
+        return {"": (time.process_time() - start) / SHORT}
+
+    return do
 
 
 def story_gpt() -> Callable[[], Mapping[str, float]]:

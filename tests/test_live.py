@@ -497,7 +497,7 @@ def test_the_cost_is_that_of_a_real_layer():
     assert values["parameters"] == counting.count_parameters(layer)
     assert sum(values["FLOPs, in billions"]) * 1e9 == pytest.approx(flops)
     _, weights = layer(x, return_weights=True)
-    assert values["memory of the weights, in MB"] * 1e6 == pytest.approx(weights.nbytes)
+    assert values["memory of the attention weights, in MB"] * 1e6 == pytest.approx(weights.nbytes)
 
 
 @pytest.mark.parametrize("model", live.LayerCost().models)

@@ -39,9 +39,9 @@ class LayerCost(LiveFigure):
     caption = Unicode(
         "One layer of self-attention on one sequence, without biases; you choose the length, the "
         "width of the model, and the number and width of the heads. A table gives its parameters, "
-        "FLOPs by term, scores, and the memory of its weights in float32. Bars show, for each "
-        "length, which share of the FLOPs is the two products, in orange, over the projections, "
-        "in blue."
+        "FLOPs by term, scores, and the memory of its attention weights in float32. Bars show, for "
+        "each length, which share of the FLOPs is the two products, in orange, over the "
+        "projections, in blue."
     ).tag(sync=True)
     axes = Dict(
         {
@@ -68,7 +68,7 @@ class LayerCost(LiveFigure):
             "width of all heads": self.h * self.d_k,
             "FLOPs, in billions": [counting.FLOPS_PER_MAC * macs / 1e9 for macs in terms],
             "scores, in millions": counting.score_entries(self.h, self.n) / 1e6,
-            "memory of the weights, in MB": counting.weight_bytes(self.h, self.n) / 1e6,
+            "memory of the attention weights, in MB": counting.weight_bytes(self.h, self.n) / 1e6,
             "share of the products, by length": [self._share(n) for n in LENGTHS],
         }
 

@@ -63,7 +63,7 @@ function render({ model, el }) {
       ["FLOPs of QKᵀ", readable(terms[1], UNITS)],
       ["FLOPs of AV", readable(terms[2], UNITS)],
       ["Scores, through the softmax", readable(scores, UNITS)],
-      ["Memory of the weights", readable(BYTES * scores, MEMORY)],
+      ["Memory of the attention weights", readable(BYTES * scores, MEMORY)],
     ];
     table.draw({
       label: "One layer, one sequence",
@@ -94,7 +94,7 @@ function render({ model, el }) {
       "width of all heads": total,
       "FLOPs, in billions": terms.map((flops) => flops / 1e9),
       "scores, in millions": scores / 1e6,
-      "memory of the weights, in MB": (BYTES * scores) / 1e6,
+      "memory of the attention weights, in MB": (BYTES * scores) / 1e6,
       "share of the products, by length": byLength,
     });
   }

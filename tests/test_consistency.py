@@ -62,7 +62,9 @@ BOUND = Bound(**COMMON, id="a", quantity="q", at_least=0.9, reading="always")
 PAPER = AboutPaper(
     document="d", id="a", where="w", says="s", quantity="q", verdict="holds", source="p", value=1.0
 )
-TABLE = [{"words": ["always"], "bars": [{"at_least": 0.9}], "statistic": "share of cases"}]
+TABLE = [
+    {"name": "all", "words": ["always"], "bars": [{"at_least": 0.9}], "statistic": "share of cases"}
+]
 
 
 @pytest.mark.parametrize(

@@ -22,8 +22,8 @@ from labkit.heads import relation_weight
 
 __all__ = ["CHECKPOINT", "KINDS", "OFFSETS", "PLACES", "POSITIONS", "SIGNS", "STARTS", "TWINS",
     "Kind", "Reporter", "apart", "as_bytes", "draw", "errors", "learned", "load_reporters",
-    "load_twins", "mean_weights", "probe", "relation_weights", "right", "ring", "save_reporters", "steps_of",
-    "targets", "train_reporter", "train_twins", "twins"]  # fmt: skip
+    "load_twins", "mean_weights", "probe", "relation_weights", "right", "ring", "save_reporters",
+    "steps_of", "targets", "train_reporter", "train_twins", "twins"]  # fmt: skip
 
 CHECKPOINT = Path(__file__).with_name("reporters.safetensors")
 OFFSETS, POSITIONS, SIGNS, WIDTH = (-1, -2, -3, -5), 14, 4, 32

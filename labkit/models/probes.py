@@ -18,7 +18,7 @@ from torch import Tensor
 
 from labkit.arguments import size, whole
 from labkit.heads import offset_relation, relation_weight, target_weight
-from labkit.models.encoder import Encoder, untrained_encoder
+from labkit.models.encoder import Encoded, Encoder, untrained_encoder
 from labkit.models.sentences import NOUNS, SENTENCES, clauses, pronouns, schemas, synonyms
 
 __all__ = [
@@ -114,23 +114,21 @@ def first_choices(encoder: Encoder, rows: Sequence[Row], asking: int, answer: in
     Returns:
         (rows, layers, h), boolean.
     """
-    encoded, first = encoder.encode([row[0] for row in rows]), []
-    for i, row in enumerate(rows):
-        tokens, weights = encoded.sentence(i)
-        here = tokens.index(row[asking])
-        given = weights[:, :, here].clone()
-        given[..., [0, here, -1]] = 0
-        first.append(given.argmax(-1) == tokens.index(row[answer]))
-    return torch.stack(first)
+    return _first_choices(encoder.encode([row[0] for row in rows]), rows, asking, answer)
 
 
 def try_all(encoder: Encoder) -> dict[str, Tried]:
     """Choose a head for each of RELATIONS, and count it on sentences that it was not chosen on."""
-    rows, found = halves(), {}
+    rows = halves()
+    read = {
+        kind: [encoder.encode([row[0] for row in half]) for half in both]
+        for kind, both in rows.items()
+    }
+    found = {}
     for name, (kind, ways) in RELATIONS.items():
         some, rest = (
-            torch.stack([first_choices(encoder, half, *way) for way in ways]).all(0)
-            for half in rows[kind]
+            torch.stack([_first_choices(encoded, half, *way) for way in ways]).all(0)
+            for encoded, half in zip(read[kind], rows[kind], strict=True)
         )
         by_head = some.flatten(1).sum(0)
         best = int(by_head.argmax())
@@ -304,6 +302,17 @@ def run_untrained() -> dict[str, dict[str, list[int]]]:
         told["schemas"].setdefault("rightly", []).append(int(rightly.sum()))
         told["schemas"].setdefault("wrongly", []).append(int(wrongly.sum()))
     return told
+
+
+def _first_choices(encoded: Encoded, rows: Sequence[Row], asking: int, answer: int) -> Tensor:
+    first = []
+    for i, row in enumerate(rows):
+        tokens, weights = encoded.sentence(i)
+        here = tokens.index(row[asking])
+        given = weights[:, :, here].clone()
+        given[..., [0, here, -1]] = 0
+        first.append(given.argmax(-1) == tokens.index(row[answer]))
+    return torch.stack(first)
 
 
 def _bits(p: Tensor) -> Tensor:

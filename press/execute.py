@@ -19,6 +19,7 @@ from labkit.ledger import document, rows
 from labkit.ledger.consistency import (
     both_hold,
     hidden_failures,
+    lone_bars,
     other_bars,
     other_statistics,
     read_readings,
@@ -92,6 +93,7 @@ def contradictions() -> list[str]:
         *unequal(claims),
         *other_bars(claims, readings),
         *other_statistics(claims, readings),
+        *lone_bars(claims, readings),
         *uncontrolled(claims),
         *hidden_failures(claims),
     ]

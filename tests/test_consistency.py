@@ -11,6 +11,7 @@ from labkit.ledger import AboutPaper, Bound, Claim, Convention, Figures
 from labkit.ledger.consistency import (
     both_hold,
     hidden_failures,
+    lone_bars,
     other_bars,
     other_statistics,
     read_readings,
@@ -37,6 +38,10 @@ def test_a_word_is_read_at_one_bar():
     assert other_bars(CLAIMS, read_readings()) == []
 
 
+def test_a_bar_for_one_row_says_so():
+    assert lone_bars(CLAIMS, read_readings()) == []
+
+
 def test_a_word_is_read_by_one_statistic():
     assert other_statistics(CLAIMS, read_readings()) == []
 
@@ -57,7 +62,9 @@ BOUND = Bound(**COMMON, id="a", quantity="q", at_least=0.9, reading="always")
 PAPER = AboutPaper(
     document="d", id="a", where="w", says="s", quantity="q", verdict="holds", source="p", value=1.0
 )
-TABLE = [{"words": ["always"], "bars": [{"at_least": 0.9}], "statistic": "share of cases"}]
+TABLE = [
+    {"name": "all", "words": ["always"], "bars": [{"at_least": 0.9}], "statistic": "share of cases"}
+]
 
 
 @pytest.mark.parametrize(
@@ -128,6 +135,13 @@ def test_a_word_at_two_statistics_is_found():
     assert other_statistics([shares, replace(shares, id="b", statistic="median")], TABLE)
     assert other_statistics([BOUND], TABLE), "a statistic that is not stated"
     assert other_statistics([replace(BOUND, reading="stated")], TABLE) == []
+
+
+def test_a_bar_for_one_row_is_found():
+    silent, told = ([TABLE[0] | {"why": why}] for why in ("A tenth.", "It serves one row alone."))
+    assert lone_bars([BOUND], silent)
+    assert lone_bars([BOUND], told) == []
+    assert lone_bars([BOUND, replace(BOUND, id="b")], told)
 
 
 def test_what_is_learned_without_a_control_is_found():

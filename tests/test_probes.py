@@ -55,6 +55,14 @@ def test_turns_are_counted_by_pairs():
     assert [count.item() for count in probes.turns(margins)] == [1, 1]
 
 
+def test_marks_share_a_heads_weight():
+    weights = probes.plain_weights(load_encoder())
+    assert all(one.shape == (6, 12) for one in weights.values())
+    assert weights["previous token"].max() > 0.9
+    marks = torch.stack([weights[name] for name in ("[CLS]", "[SEP]", "punctuation")])
+    assert marks.sum(0).max() <= 1 + 1e-4  # no token is two of these
+
+
 def test_paraphrases_share_no_content_word():
     for a, b in paraphrases(50, 0):
         shared = set(a.lower().strip(".").split()) & set(b.lower().strip(".").split())

@@ -62,6 +62,11 @@ def test_the_kept_layers_have_learned_what_the_chapter_says(kind: str):
     assert len(kept) == len(STARTS)
     for layer in kept:
         check_kind(kind, layer)
+        assert reporters.learned(layer) == (right(layer) > 0.9).sum()
+
+
+def test_before_training_nothing_is_learned():
+    assert reporters.learned(train_reporter("four heads", 0, steps=0)) == 0
 
 
 @pytest.mark.slow

@@ -18,6 +18,7 @@ __all__ = [
     "READINGS",
     "both_hold",
     "hidden_failures",
+    "lone_bars",
     "other_bars",
     "other_statistics",
     "read_readings",
@@ -27,6 +28,7 @@ __all__ = [
 
 READINGS = Path(__file__).parent / "readings.yml"
 FAILS = re.compile(r"\bfail(s|ed)?\b")
+ALONE = "one row alone"
 
 
 def read_readings() -> list[dict[str, Any]]:
@@ -77,6 +79,17 @@ def other_bars(claims: Sequence[Claim], readings: Sequence[dict[str, Any]]) -> l
         and claim.statement not in bars.get(claim.reading, [])
     ]
     return twice + off
+
+
+def lone_bars(claims: Sequence[Claim], readings: Sequence[dict[str, Any]]) -> list[str]:
+    """Name the groups that serve one row alone and do not say so, and those that wrongly say so."""
+    rows = [claim.reading for claim in claims if isinstance(claim, Bound)]
+    return [
+        f"{group['name']} serves {count} rows: its `why` has to say {ALONE!r} where it is one"
+        for group in readings
+        for count in [sum(row in group["words"] for row in rows)]
+        if (count == 1) != (ALONE in group["why"])
+    ]
 
 
 def other_statistics(claims: Sequence[Claim], readings: Sequence[dict[str, Any]]) -> list[str]:

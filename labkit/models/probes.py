@@ -9,6 +9,7 @@ import json
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,11 +17,13 @@ import torch
 from torch import Tensor
 
 from labkit.arguments import size, whole
-from labkit.models.encoder import Encoder, untrained_encoder
+from labkit.heads import offset_relation, relation_weight, target_weight
+from labkit.models.encoder import Encoded, Encoder, untrained_encoder
 from labkit.models.sentences import NOUNS, SENTENCES, clauses, pronouns, schemas, synonyms
 
 __all__ = [
     "HISTORIES",
+    "PASSES",
     "RELATIONS",
     "RULES",
     "TESTED",
@@ -32,6 +35,8 @@ __all__ = [
     "first_choices",
     "histories",
     "interval",
+    "kinds",
+    "plain_weights",
     "run_untrained",
     "schema_margins",
     "try_all",
@@ -41,6 +46,7 @@ __all__ = [
 HISTORIES = Path(__file__).with_name("probes.json")
 APART = 0.1  # bits of divergence from which two heads are no near twins
 TESTED = 60  # sentences of a relation on which the chosen head is counted
+PASSES = 50  # of these a head that passes is right in five sixths
 TWINS = 5
 Row = Sequence[str]  # a sentence, and words of it
 Half = tuple[Sequence[Row], Sequence[Row]]  # to choose on, to test on
@@ -108,23 +114,21 @@ def first_choices(encoder: Encoder, rows: Sequence[Row], asking: int, answer: in
     Returns:
         (rows, layers, h), boolean.
     """
-    encoded, first = encoder.encode([row[0] for row in rows]), []
-    for i, row in enumerate(rows):
-        tokens, weights = encoded.sentence(i)
-        here = tokens.index(row[asking])
-        given = weights[:, :, here].clone()
-        given[..., [0, here, -1]] = 0
-        first.append(given.argmax(-1) == tokens.index(row[answer]))
-    return torch.stack(first)
+    return _first_choices(encoder.encode([row[0] for row in rows]), rows, asking, answer)
 
 
 def try_all(encoder: Encoder) -> dict[str, Tried]:
     """Choose a head for each of RELATIONS, and count it on sentences that it was not chosen on."""
-    rows, found = halves(), {}
+    rows = halves()
+    read = {
+        kind: [encoder.encode([row[0] for row in half]) for half in both]
+        for kind, both in rows.items()
+    }
+    found = {}
     for name, (kind, ways) in RELATIONS.items():
         some, rest = (
-            torch.stack([first_choices(encoder, half, *way) for way in ways]).all(0)
-            for half in rows[kind]
+            torch.stack([_first_choices(encoded, half, *way) for way in ways]).all(0)
+            for encoded, half in zip(read[kind], rows[kind], strict=True)
         )
         by_head = some.flatten(1).sum(0)
         best = int(by_head.argmax())
@@ -132,6 +136,41 @@ def try_all(encoder: Encoder) -> dict[str, Tried]:
         head = divmod(best, some.shape[-1])
         found[name] = Tried(head, int(by_head[best]), len(some), tested)
     return found
+
+
+def kinds(encoder: Encoder) -> dict[str, bool]:
+    """Say whether a head of each kind is there: positional, syntactic and semantic.
+
+    The first gives the token before nine tenths of its weight. The others pass for a link: between
+    a verb and its subject, in the direction that was better on the sentences to choose on, and
+    between synonyms.
+    """
+    tried, before = try_all(encoder), plain_weights(encoder)["previous token"]
+    ways = tried["verb to its subject"], tried["subject to its verb"]
+    return {
+        "positional": before.max().item() >= 0.9,
+        "syntactic": max(ways, key=attrgetter("chosen_on")).tested_on >= PASSES,
+        "semantic": tried["synonyms, both ways"].tested_on >= PASSES,
+    }
+
+
+def plain_weights(encoder: Encoder) -> dict[str, Tensor]:
+    """Give what each head gives to six plain targets, the mean over the words of SENTENCES.
+
+    Returns:
+        by the target's name, (layers, h).
+    """
+    places = {"previous token": -1, "next token": 1, "itself": 0}
+    marks = {"[CLS]": {"[CLS]"}, "[SEP]": {"[SEP]"}, "punctuation": set('.,;:?!"')}
+    encoded, found = encoder.encode(SENTENCES), []
+    for i in range(len(SENTENCES)):
+        tokens, weights = encoded.sentence(i)
+        asked = weights[:, :, 1:-1]
+        relations = [offset_relation(len(tokens), k)[1:-1] for k in places.values()]
+        targets = [torch.tensor([token in mark for token in tokens]) for mark in marks.values()]
+        by_place = [relation_weight(asked, relation) for relation in relations]
+        found.append(torch.stack(by_place + [target_weight(asked, one) for one in targets]))
+    return dict(zip([*places, *marks], torch.stack(found).mean(0), strict=True))
 
 
 def best_rule(encoder: Encoder, relation: str) -> tuple[str, int]:
@@ -263,6 +302,17 @@ def run_untrained() -> dict[str, dict[str, list[int]]]:
         told["schemas"].setdefault("rightly", []).append(int(rightly.sum()))
         told["schemas"].setdefault("wrongly", []).append(int(wrongly.sum()))
     return told
+
+
+def _first_choices(encoded: Encoded, rows: Sequence[Row], asking: int, answer: int) -> Tensor:
+    first = []
+    for i, row in enumerate(rows):
+        tokens, weights = encoded.sentence(i)
+        here = tokens.index(row[asking])
+        given = weights[:, :, here].clone()
+        given[..., [0, here, -1]] = 0
+        first.append(given.argmax(-1) == tokens.index(row[answer]))
+    return torch.stack(first)
 
 
 def _bits(p: Tensor) -> Tensor:

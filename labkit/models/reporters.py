@@ -21,9 +21,9 @@ from labkit.attention import MultiHeadAttention
 from labkit.heads import relation_weight
 
 __all__ = ["CHECKPOINT", "KINDS", "OFFSETS", "PLACES", "POSITIONS", "SIGNS", "STARTS", "TWINS",
-    "Kind", "Reporter", "apart", "as_bytes", "draw", "errors", "load_reporters", "load_twins",
-    "mean_weights", "probe", "relation_weights", "right", "ring", "save_reporters", "steps_of",
-    "targets", "train_reporter", "train_twins", "twins"]  # fmt: skip
+    "Kind", "Reporter", "apart", "as_bytes", "draw", "errors", "learned", "load_reporters",
+    "load_twins", "mean_weights", "probe", "relation_weights", "right", "ring", "save_reporters",
+    "steps_of", "targets", "train_reporter", "train_twins", "twins"]  # fmt: skip
 
 CHECKPOINT = Path(__file__).with_name("reporters.safetensors")
 OFFSETS, POSITIONS, SIGNS, WIDTH = (-1, -2, -3, -5), 14, 4, 32
@@ -169,6 +169,11 @@ def right(model: Reporter) -> Tensor:
     """Say where each relation is reported right, all four signs of it: (500, 14, relations)."""
     tokens = probe(500)
     return (model(tokens)[0].sign() == targets(tokens, model.offsets)).all(-1)
+
+
+def learned(model: Reporter) -> int:
+    """Count the relations that are reported right at more than 0.9 of positions."""
+    return int((right(model).double().mean((0, 1)) > 0.9).sum())
 
 
 @torch.no_grad()

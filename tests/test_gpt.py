@@ -7,7 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from labkit import KVCache, counting
-from labkit.models.gpt import GPT
+from labkit import positions as labkit_positions
+from labkit.models.gpt import GPT, load_gpt, save_gpt
 from labkit.positions import sinusoids
 from tests.refusing import check_refusal
 
@@ -39,7 +40,7 @@ def assert_same(one: Tensor, other: Tensor) -> None:
 
 def test_gpt2_has_124_439_808_parameters():
     with torch.device("meta"):
-        model = GPT(50_257, 768, 12, 12, positions="learned", most=1024, tied=True)
+        model = GPT(50_257, 768, 12, 12, positions="learned", max_length=1024, tied=True)
     assert counting.count_parameters(model) == 124_439_808
 
 
@@ -53,7 +54,7 @@ def copy_of_gpt2(theirs) -> GPT:
         config.n_layer,
         d_ff=config.n_inner,
         positions="learned",
-        most=config.n_positions,
+        max_length=config.n_positions,
         tied=True,
     ).to(parts.wte.weight.dtype)
     pairs = [(ours.words, parts.wte), (ours.places, parts.wpe), (ours.norm, parts.ln_f)]
@@ -130,6 +131,39 @@ def test_caches_equal_the_whole_pass(h_kv, positions, blocks):
     assert [cache.k.shape for cache in caches] == [(2, h_kv, N, 2)] * 3
 
 
+@torch.no_grad()
+def test_a_pass_makes_its_rotary_tables_once(monkeypatch):
+    model, ids, made, angles = make_model(), draw_ids(2, N), [], labkit_positions._angles
+    monkeypatch.setattr(
+        labkit_positions, "_angles", lambda *given: (made.append(given), angles(*given))[1]
+    )
+    model(ids)
+    assert len(made) == 1
+    caches = model.caches()
+    model(ids, caches=caches)
+    model(ids[:, :1], caches=caches)
+    assert len(made) == 3
+    model.stack()[1].attention.rotary_scaling = 2.0  # a layer may have others
+    model(ids)
+    assert len(made) == 5
+
+
+@torch.no_grad()
+def test_positions_that_are_scaled_are_those_of_a_shorter_text(tmp_path):
+    """Twice as many words, each second one unseen: the rest has the angles of a text as long."""
+    plain, scaled, ids = make_model(), make_model(rotary_scaling=2.0), draw_ids(2, 2 * N)
+    may = torch.arange(2 * N) % 2 == 0
+    assert_same(scaled(ids, may)[:, ::2], plain(ids[:, ::2]))
+    assert not torch.allclose(plain(ids, may)[:, ::2], plain(ids[:, ::2]))
+    caches = scaled.caches()
+    parts = [scaled(part, caches=caches) for part in ids.split([3, 1, 2 * N - 4], 1)]
+    assert_same(torch.cat(parts, 1), scaled(ids))
+    save_gpt(scaled, tmp_path / "a")
+    save_gpt(plain, tmp_path / "b")
+    kept = [load_gpt(tmp_path / name).stack()[0].attention.rotary_scaling for name in "ab"]
+    assert kept == [2.0, 1.0]
+
+
 @EACH
 @torch.no_grad()
 def test_caches_go_on_after_a_cut(positions):
@@ -181,11 +215,14 @@ def test_a_model_knows_the_order_of_the_past_where_it_is_told(positions):
 
 @torch.no_grad()
 def test_vectors_of_positions_are_added_to_those_of_words():
-    added = {"learned": make_model("learned", most=5).places.weight, "none": torch.zeros(5, 8)}
+    added = {
+        "learned": make_model("learned", max_length=5).places.weight,
+        "none": torch.zeros(5, 8),
+    }
     added["sinusoidal"] = sinusoids(5, 8)
     ids, inputs = draw_ids(1, 5), {}
     for positions, expected in added.items():
-        model = make_model(positions, most=5)
+        model = make_model(positions, max_length=5)
         model.blocks[0].register_forward_pre_hook(
             lambda _, args, name=positions: inputs.update({name: args[0]})
         )
@@ -196,7 +233,7 @@ def test_vectors_of_positions_are_added_to_those_of_words():
 def test_each_kind_has_the_parameters_it_needs():
     with torch.device("meta"):
         count = {
-            kind: counting.count_parameters(GPT(11, 8, 2, 1, positions=kind, most=5))
+            kind: counting.count_parameters(GPT(11, 8, 2, 1, positions=kind, max_length=5))
             for kind in POSITIONS
         }
     assert count["learned"] - 5 * 8 == count["none"] == count["rotary"] == count["sinusoidal"]
@@ -212,7 +249,7 @@ def test_a_tied_model_has_one_matrix_of_words():
 
 
 def test_every_parameter_gets_a_gradient():
-    model = make_model("learned", most=N)
+    model = make_model("learned", max_length=N)
     model(draw_ids(4, N)).logsumexp(-1).sum().backward()
     unused = [name for name, p in model.named_parameters() if p.grad is None or not p.grad.any()]
     assert unused == []
@@ -224,7 +261,7 @@ IDS = draw_ids(1, 2)
 
 
 def with_caches(change, positions="rotary") -> Tensor:
-    model = make_model(positions, most=4)
+    model = make_model(positions, max_length=4)
     caches = model.caches()
     model(IDS, caches=caches)
     return model(IDS, caches=change(caches))
@@ -243,9 +280,9 @@ ERRORS = {
     "half a layer": (lambda: GPT(5, 8, 2, 1.5), TypeError, ["layers", "whole", "1.5"]),
     "no inner width": (lambda: GPT(5, 8, 2, 1, d_ff=0), ValueError, ["d_ff", "at least 1", "0"]),
     "no longest text": (
-        lambda: GPT(5, 8, 2, 1, positions="learned", most=0),
+        lambda: GPT(5, 8, 2, 1, positions="learned", max_length=0),
         ValueError,
-        ["most", "at least 1"],
+        ["max_length", "at least 1"],
     ),
     "other positions": (
         lambda: GPT(5, 8, 2, 1, positions="alibi"),
@@ -261,9 +298,9 @@ ERRORS = {
     "ids a list": (lambda: make_model()([[1, 2]]), TypeError, ["ids", "(B, n)", "list"]),
     "one id": (lambda: make_model()(torch.tensor(1)), ValueError, ["ids", "(B, n)", "()"]),
     "a text too long": (
-        lambda: make_model("learned", most=4)(draw_ids(1, 5)),
+        lambda: make_model("learned", max_length=4)(draw_ids(1, 5)),
         ValueError,
-        ["up to 4", "5", "larger most"],
+        ["up to 4", "5", "larger max_length"],
     ),
     "a mask of another shape": (
         lambda: make_model()(IDS, torch.ones(3, 3, dtype=torch.bool)),
@@ -304,7 +341,7 @@ def test_error_says_what_was_expected_what_came_and_what_to_do(call, error, says
 
 
 def test_a_text_that_grows_too_long_leaves_the_caches_as_they_were():
-    model, ids = make_model("learned", most=4), draw_ids(2, 4)
+    model, ids = make_model("learned", max_length=4), draw_ids(2, 4)
     caches = model.caches()
     model(ids[:, :3], caches=caches)
     with pytest.raises(ValueError, match="positions are learned up to 4; got a text of 5"):

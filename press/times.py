@@ -29,9 +29,11 @@ from labkit.cache import KVCache
 from labkit.models.gpt import GPT, Block, load_gpt
 from labkit.models.times import TIMES, Record
 from labkit.models.training import unseen
+from press.decoding_times import Sizes as DecodingSizes
+from press.decoding_times import decoding_works
+from press.timing import FLOAT, Work, whole
 
 DIGITS = 4  # of a number of seconds
-FLOAT = 4  # bytes of a number in float32
 SHORT = 100  # times that a short piece of work is repeated within a round
 BMM = ("bmm", "baddbmm")
 WITH_PARAMETERS = ("mm", "addmm")
@@ -51,18 +53,15 @@ class Sizes(NamedTuple):
     rounds: int = 9
 
 
-class Work(NamedTuple):
-    """A piece of work: what does it and gives the seconds of each of its parts, and its counts."""
-
-    do: Callable[[], Mapping[str, float]]
-    flops: int = 0
-    bytes: int = 0
-
-
 def main() -> None:
-    argparse.ArgumentParser(description=__doc__).parse_args()
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("chapters", nargs="*", metavar="CHAPTER")
+    wanted = parser.parse_args().chapters or ["counting", "decoding"]
     torch.set_num_threads(1)
-    write(TIMES, "counting", measure(counting_works(Sizes()), Sizes().rounds))
+    if "counting" in wanted:
+        write(TIMES, "counting", measure(counting_works(Sizes()), Sizes().rounds))
+    if "decoding" in wanted:
+        write(TIMES, "decoding", measure(decoding_works(DecodingSizes()), DecodingSizes().rounds))
     print(f"{TIMES.name} has the times of {machine()}.")
 
 
@@ -197,17 +196,6 @@ def step(blocks: list[Block], caches: list[KVCache], x: Tensor, past: int) -> Te
         x, _ = block(x, cache=cache, return_weights=True)
         cache.crop(past)
     return x
-
-
-def whole(work: Callable[[], object]) -> Callable[[], Mapping[str, float]]:
-    """Time a piece of work as one."""
-
-    def do() -> Mapping[str, float]:
-        start = time.process_time()
-        work()
-        return {"": time.process_time() - start}
-
-    return do
 
 
 def _call(noted: Callable[[str], object], name: str, *_: object) -> None:

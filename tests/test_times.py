@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from labkit import counting
 from labkit.models import times
 from labkit.models.times import Record, Times, load_times
+from press import decoding_times
 from press import times as measuring
 
 SMALL = measuring.Sizes(
@@ -49,6 +51,30 @@ def test_what_is_kept_is_what_is_measured(tmp_path: Path, monkeypatch: pytest.Mo
             "feed-forward", "GELU",
         )
     }  # fmt: skip
+
+
+def test_the_kept_times_of_decoding_are_of_the_works_that_are_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    small = decoding_times.Sizes(
+        d_model=8, h=2, layers=1, n=6, batches=(1, 2), lengths=(4, 8), most=8, least=64,
+        steps=1, rounds=1,
+    )  # fmt: skip
+    measured = measuring.measure(decoding_times.decoding_works(small), small.rounds)
+    path = tmp_path / "times.json"
+    measuring.write(path, "decoding", measured)
+    kept = load_times("decoding").records
+    sizes = decoding_times.Sizes()
+    assert "attention, 2 over 8" not in measured, "more positions than may be"
+    assert all(len(record.seconds) == sizes.rounds for record in kept.values())
+    assert {name for name in measured if name.startswith("step")} == {
+        name for name in kept if name.startswith("step")
+    }
+    step = kept["attention, 16 over 4096"]
+    assert step.flops == 2 * counting.product_macs(16, sizes.d_model, sizes.h, n_k=4096)
+    assert kept["linear, 4"].flops == 2 * 4 * 12 * sizes.d_model**2
+    monkeypatch.setattr(times, "TIMES", path)
+    assert load_times("decoding").records == measured
 
 
 def test_the_kept_file_has_the_sizes_that_are_measured():

@@ -44,8 +44,7 @@ class KVCache:
         ValueError: a window under 1, sinks under 0 or without a window, or other bits.
 
     Source: Shazeer (2019), section 2.4.1, for keys and values kept from step to step; Xiao et al.
-    (2023), section 3.2, for sinks; Hooper et al. (2024) and Liu et al. (2024) quantise caches,
-    otherwise than here.
+    (2023), section 3.2, for sinks, whose positions are there counted within the cache.
 
     >>> import torch
     >>> cache = KVCache()
@@ -53,11 +52,6 @@ class KVCache:
     >>> cache.n
     3
     """
-
-    window: int | None = None
-    bits: int | None = None
-    sinks: int = 0
-    _parts: Parts = ()
 
     def __init__(self, window: int | None = None, sinks: int = 0, bits: int | None = None) -> None:
         self.window = None if window is None else size("window", window)
@@ -67,7 +61,7 @@ class KVCache:
         self._first = 0  # the first position held, but for the sinks
         self._begin = 0  # the position in the first row of the parts
         self._written = 0  # the position behind the last that was ever written there
-        self._parts = ()  # with room for more positions than are held
+        self._parts: Parts = ()  # with room for more positions than are held
         self._sunk: Parts = ()  # the same of the sinks, once positions behind them are let go
         self._like: Parts = ()  # no keys and no values, of the sizes, type and device of all
 
@@ -124,8 +118,7 @@ class KVCache:
         self.n = self._written = end
         if self.bits is None or not torch.is_grad_enabled():
             return self.k, self.v
-        pairs = (k, self.k), (v, self.v)
-        return tuple(_NoGradient.apply(x, held, self.bits) for x, held in pairs)
+        return _without_gradient(k, self.k, self.bits), _without_gradient(v, self.v, self.bits)
 
     def crop(self, n: int) -> None:
         """Keep the first n positions and forget the rest, such as rejected guesses.
@@ -140,17 +133,15 @@ class KVCache:
                 f"n must lie between 0 and the {self.n} positions held; got {n}. "
                 "A cache can be cut, not stretched."
             )
-        if self.window is not None and n:
-            least = self._first + self.window - 1
-            if self._first and n < least:
-                raise ValueError(
-                    f"n must be 0 or at least {least}, because position {n} sees the "
-                    f"{self.window - 1} before it, and the cache let go of those before position "
-                    f"{self._first}; got {n}. Read the text again, or widen the window."
-                )
-        elif n == 0:
-            self._first = self._begin = 0
-            self._sunk = ()
+        if n == 0:
+            self._first, self._begin, self._sunk = 0, 0, ()
+        elif self.window is not None and max(0, n - self.window + 1) < self._first:
+            raise ValueError(
+                f"n must be 0 or at least {self._first + self.window - 1}: the window of "
+                f"{self.window} that ends at position n would begin before position {self._first}, "
+                f"and what came before that was let go; got {n}. Read the text again, or widen the "
+                "window."
+            )
         self.n = n
 
     def reorder(self, index: Tensor) -> None:
@@ -208,14 +199,16 @@ class KVCache:
         """Return all keys (0) or all values (1) held."""
         if not self._like:
             raise ValueError("an empty cache has no keys and values yet. Append some first.")
-        rows = self._rows()
+        half = len(self._parts) // 2  # the codes and the scales, or the numbers as they came
+        mine = slice(which * half, which * half + half)
+        rows = self._rows()[mine]
         if self._sunk:
-            rows = tuple(torch.cat(pair, 2) for pair in zip(self._sunk, rows, strict=True))
-        if self.bits is None:
-            return rows[which]
-        codes, scales = rows[2 * which : 2 * which + 2]
-        *_, d = self._like[which].shape
-        return dequantise(codes, scales, self.bits, d, self._like[which].dtype) if d else codes
+            rows = tuple(torch.cat(both, 2) for both in zip(self._sunk[mine], rows, strict=True))
+        like = self._like[which]
+        if self.bits is None or not like.shape[-1]:
+            return rows[0]
+        codes, scales = rows
+        return dequantise(codes, scales, self.bits, like.shape[-1], like.dtype)
 
     def _rows(self) -> Parts:
         """Return of each part the positions from the first to the last."""
@@ -224,9 +217,7 @@ class KVCache:
 
     def _let_go(self) -> None:
         """Forget what the next position does not see."""
-        if self.window is None:
-            return
-        first = self.n - self.window + 1
+        first = 0 if self.window is None else self.n - self.window + 1
         if first > max(self.sinks, self._first):
             if self.sinks and not self._sunk:
                 self._sunk = tuple(part[..., : self.sinks, :].clone() for part in self._rows())
@@ -240,6 +231,8 @@ class KVCache:
         recorded = torch.is_grad_enabled() and any(x.requires_grad for x in new)
         if enough and writable and not recorded:
             return
+        if not torch.is_grad_enabled():
+            self._sunk = tuple(part.detach() for part in self._sunk)
         room = max(end - self._first, 0 if recorded else 2 * held)
         wider = tuple(x.new_empty(*x.shape[:2], room, x.shape[-1]) for x in new)
         for part, rows in zip(wider, self._rows(), strict=False):
@@ -266,9 +259,13 @@ class _NoGradient(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
         raise RuntimeError(
             f"there is no gradient through a cache of {ctx.bits} bits, because rounding has none. "
-            "Decode under torch.no_grad(), and take gradients without a cache, or from one "
-            "without bits."
+            "Decode under torch.no_grad(), and take gradients from a cache without bits."
         )
+
+
+def _without_gradient(came: Tensor, held: Tensor, bits: int) -> Tensor:
+    without: Tensor = _NoGradient.apply(came, held, bits)
+    return without
 
 
 @contextmanager
@@ -279,6 +276,7 @@ def all_or_none(caches: Sequence[KVCache]) -> Iterator[None]:
         yield
     except BaseException:
         for cache, was in zip(caches, before, strict=True):
+            vars(cache).clear()
             vars(cache).update(was)
         raise
 

@@ -6,15 +6,17 @@ other starts and of those of one layer; and what each run had learned after how 
 training.json. Of chapter 8's layers it writes all that its page shows, reporters.safetensors; of
 the pocket model and of the layers of chapters 3 and 5 their twenty starts, pocket.safetensors,
 cross.safetensors and two_needs.safetensors; and of chapter 9's encoder what untrained twins get,
-probes.json, and what it finds without heads, retrieval.json: all in labkit/models. On another
-machine the last digits differ, and so do the files; tests train again to the same targets.
+probes.json, and what it finds without heads, retrieval.json. What the small GPT's five starts do
+with smaller caches, with wrong ones, with their own words, with a draft and beyond their training
+is measured in parts, each of which has a file: see PARTS_OF_GPT. All lies in labkit/models. On
+another machine the last digits differ, and so do the files; tests train again to the same targets.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, NamedTuple
@@ -30,8 +32,22 @@ from torch.optim.optimizer import (
 from tqdm import tqdm
 
 from labkit import attention
-from labkit.models import cross, pocket, probes, reporters, retrieval, starts, two_needs
+from labkit.models import (
+    beyond_training,
+    cross,
+    economies,
+    exposure,
+    pocket,
+    probes,
+    reporters,
+    retrieval,
+    slips,
+    speculative,
+    starts,
+    two_needs,
+)
 from labkit.models.gpt import CHECKPOINT, GPT, load_gpt, save_gpt
+from labkit.models.kept import save_kept
 from labkit.models.stories import Stories
 from labkit.models.training import (
     HISTORIES,
@@ -313,6 +329,40 @@ def kept_starts() -> dict[str, dict[str, Tensor]]:
     return {name: model.state_dict() for name, model in pairs}
 
 
+def rows_of_caches() -> Iterator[tuple[str, Any]]:
+    models = load_starts("rotary")
+    rows = {name: (models, make) for name, make in economies.ECONOMIES.items()}
+    return economies.run_all(rows, retrained=False)
+
+
+def readings() -> Iterator[tuple[str, Any]]:
+    scheduled = [exposure.scheduled_gpt(seed) for seed in exposure.SCHEDULED]
+    return exposure.run_all({"rotary": load_starts("rotary"), "scheduled": scheduled})
+
+
+def beyond() -> Iterator[tuple[str, Any]]:
+    without_pairs = [beyond_training.held_out_gpt(seed) for seed in beyond_training.STARTS]
+    return beyond_training.run_all(load_starts("rotary"), without_pairs)
+
+
+# The name of a file in labkit/models, and of the part that is made again alone.
+PARTS_OF_GPT: dict[str, Callable[[], Iterator[tuple[str, Any]]]] = {
+    "economies": rows_of_caches,
+    "slips": lambda: slips.run_all(load_starts("rotary")),
+    "exposure": readings,
+    "speculative": lambda: speculative.run_all(load_starts("rotary"), load_starts("one layer")),
+    "beyond_training": beyond,
+}
+
+
+def parts_of_gpt(kinds: list[str]) -> None:
+    """Measure those of PARTS_OF_GPT that are named, or all, and write their files."""
+    torch.set_num_threads(1)
+    for name, rows in PARTS_OF_GPT.items():
+        if not kinds or name in kinds:
+            save_kept(name, dict(tqdm(rows(), name, unit="row")))
+
+
 def encoder() -> None:
     """Try untrained twins of chapter 9's encoder, and ablate its heads."""
     torch.set_num_threads(1)
@@ -354,7 +404,7 @@ def honestly(model: GPT, kind: Short) -> list[Report]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("kinds", nargs="*", help="of runs to train again; all unless given")
+    parser.add_argument("kinds", nargs="*", help="of runs or parts to make again; all unless given")
     kinds = parser.parse_args().kinds
     names = [name for name in RUNS if not kinds or name.rpartition(" ")[0] in kinds]
     if not kinds:
@@ -367,6 +417,9 @@ def main() -> None:
         reporters.save_reporters(*train_reporters(), reporters.CHECKPOINT)
     if not kinds or ENCODER in kinds:
         encoder()
+    if kinds and not names:
+        parts_of_gpt(kinds)
+        return
     told = histories() if kinds else {}
     weights = kept_starts() if kinds else {}
     with ProcessPoolExecutor() as pool:
@@ -388,6 +441,7 @@ def main() -> None:
     told |= {name: converted(name) for name in CONVERTED if not kinds}
     order = [*RUNS, *ASKED, *CONVERTED]
     HISTORIES.write_text(as_json({n: told[n] for n in order if n in told}), encoding="utf-8")
+    parts_of_gpt(kinds)
 
 
 if __name__ == "__main__":

@@ -53,6 +53,8 @@ class KVCache:
     3
     """
 
+    window: int | None = None  # for a subclass that begins otherwise
+
     def __init__(self, window: int | None = None, sinks: int = 0, bits: int | None = None) -> None:
         self.window = None if window is None else size("window", window)
         self.sinks = _checked_sinks(sinks, window)

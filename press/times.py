@@ -2,32 +2,39 @@
 
 Writes labkit/models/times.json: for each chapter the machine, and for each piece of work its
 seconds, one number a round. In each round all work of a chapter is done once, so that a slow minute
-meets all of it. Everything runs on one thread.
+meets all of it. Everything runs on one thread and is measured by the time that the processor spends
+on it, which other programs hardly disturb.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import platform
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import copy
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
+from tqdm import tqdm
 
 from labkit import counting
 from labkit.cache import KVCache
 from labkit.models.gpt import GPT, Block, load_gpt
-from labkit.models.times import TIMES
+from labkit.models.times import TIMES, Record
 from labkit.models.training import unseen
-from press import decoding_times
-from press.timing import FLOAT, Work, machine, measure, whole, write
+from press.decoding_times import Sizes as DecodingSizes
+from press.decoding_times import decoding_works
+from press.timing import FLOAT, Work, whole
 
+DIGITS = 4  # of a number of seconds
 SHORT = 100  # times that a short piece of work is repeated within a round
 BMM = ("bmm", "baddbmm")
 WITH_PARAMETERS = ("mm", "addmm")
@@ -49,13 +56,51 @@ class Sizes(NamedTuple):
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("chapters", nargs="*", help=f"of {', '.join(WORKS)}; all unless given")
-    chapters = parser.parse_args().chapters or [*WORKS]
+    parser.add_argument("chapters", nargs="*", metavar="CHAPTER")
+    wanted = parser.parse_args().chapters or ["counting", "decoding"]
     torch.set_num_threads(1)
-    for chapter in chapters:
-        works, rounds = WORKS[chapter]
-        write(TIMES, chapter, measure(works(), rounds))
+    if "counting" in wanted:
+        write(TIMES, "counting", measure(counting_works(Sizes()), Sizes().rounds))
+    if "decoding" in wanted:
+        write(TIMES, "decoding", measure(decoding_works(DecodingSizes()), DecodingSizes().rounds))
     print(f"{TIMES.name} has the times of {machine()}.")
+
+
+def machine() -> str:
+    return f"{processor()}, one thread, float32"
+
+
+def processor() -> str:
+    """Name the processor's model."""
+    told = Path("/proc/cpuinfo")
+    lines = told.read_text(encoding="utf-8").splitlines() if told.is_file() else []
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.processor() or platform.machine())
+
+
+def write(path: Path, chapter: str, records: Mapping[str, Record]) -> None:
+    """Put a chapter's records into the file, and leave those of the others."""
+    kept = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    told = {name: record._asdict() for name, record in records.items()}
+    kept[chapter] = {"machine": machine(), "records": told}
+    text = json.dumps(kept, indent=1, ensure_ascii=False)
+    path.write_text(text + "\n", encoding="utf-8")
+
+
+def measure(works: Mapping[str, Work], rounds: int) -> dict[str, Record]:
+    """Do all works in each round, after one round that is not kept."""
+    seconds: dict[str, list[float]] = defaultdict(list)
+    with torch.no_grad():
+        for round_ in tqdm(range(rounds + 1), desc="rounds", leave=False):
+            for name, work in works.items():
+                for part, took in work.do().items():
+                    if round_:
+                        full = f"{name}: {part}" if part else name
+                        seconds[full].append(float(f"{took:.{DIGITS}g}"))
+    return {
+        name: Record(each, works[name].flops, works[name].bytes) if name in works else Record(each)
+        for name, each in seconds.items()
+    }
 
 
 def counting_works(sizes: Sizes) -> dict[str, Work]:
@@ -265,15 +310,6 @@ def story_gpt() -> Callable[[], Mapping[str, float]]:
         return {name: each / SHORT for name, each in {**seconds, "sums and the rest": rest}.items()}
 
     return do
-
-
-WORKS: dict[str, tuple[Callable[[], Mapping[str, Work]], int]] = {
-    "counting": (lambda: counting_works(Sizes()), Sizes().rounds),
-    "decoding": (
-        lambda: decoding_times.decoding_works(decoding_times.Sizes()),
-        decoding_times.Sizes().rounds,
-    ),
-}
 
 
 if __name__ == "__main__":

@@ -37,8 +37,13 @@ def check_sequence(name: str, x: Tensor, form: str) -> None:
         )
 
 
-def same_leading(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Check q, k and v, and give them the same leading dimensions, without a copy."""
+def same_leading(
+    q: Tensor, k: Tensor, v: Tensor, shared: bool = False
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Check q, k and v, and give them the same leading dimensions, without a copy.
+
+    Where keys are shared, k and v keep a number of heads that divides that of q.
+    """
     check_sequence("q", q, "(..., n_q, d_k)")
     check_sequence("k", k, "(..., n_k, d_k)")
     check_sequence("v", v, "(..., n_k, d_v)")
@@ -57,7 +62,10 @@ def same_leading(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tenso
             f"k and v must have the same number of positions, n_k; got {shapes(k=k, v=v)}. "
             "Each key needs its value."
         )
-    leads = q.shape[:-2], k.shape[:-2], v.shape[:-2]
+    inner = -3 if shared else -2  # from here on, sizes are not broadcast
+    if shared:
+        _check_shared_heads(q, k, v)
+    leads = q.shape[:inner], k.shape[:inner], v.shape[:inner]
     if leads[0] == leads[1] == leads[2]:
         return q, k, v
     try:
@@ -66,9 +74,25 @@ def same_leading(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tenso
         raise ValueError(
             f"the leading dimensions of q, k and v must be equal or 1; got {shapes(q=q, k=k, v=v)}"
             f", so leading dimensions {', '.join(str(tuple(lead)) for lead in leads)}."
+            f"{_remedy_of_heads(q, k, v)}"
         ) from None
-    q, k, v = (x.expand(*lead, *x.shape[-2:]) for x in (q, k, v))
+    q, k, v = (x.expand(*lead, *x.shape[inner:]) for x in (q, k, v))
     return q, k, v
+
+
+def _check_shared_heads(q: Tensor, k: Tensor, v: Tensor) -> None:
+    heads = [x.shape[-3] if x.ndim > 2 else 0 for x in (q, k, v)]
+    if 0 in heads or heads[1] != heads[2] or heads[0] % heads[1]:
+        raise ValueError(
+            "with enable_gqa, q must have shape (..., h, n_q, d_k), and k and v h_kv heads, which "
+            f"divides h; got {shapes(q=q, k=k, v=v)}."
+        )
+
+
+def _remedy_of_heads(q: Tensor, k: Tensor, v: Tensor) -> str:
+    h, h_k, h_v = (x.shape[-3] if x.ndim > 2 else 0 for x in (q, k, v))
+    shared = h_k == h_v > 0 and h % h_k == 0
+    return " If heads share keys and values, pass enable_gqa=True." if shared else ""
 
 
 def check_input(name: str, x: Tensor, weight: Tensor) -> None:
@@ -89,11 +113,18 @@ def check_input(name: str, x: Tensor, weight: Tensor) -> None:
         )
 
 
-def rotary_base(base: float | None, d_k: int) -> float | None:
-    if base is None:
-        return None
-    even("d_k", d_k)
-    return above_zero("rotary_base", base)
+def rotary(base: float | None, scaling: float, d_k: int) -> tuple[float | None, float]:
+    """Check rotary_base and rotary_scaling."""
+    scaling = above_zero("rotary_scaling", scaling)
+    if base is not None:
+        even("d_k", d_k)
+        return above_zero("rotary_base", base), scaling
+    if scaling != 1:
+        raise ValueError(
+            f"rotary_scaling scales rotary positions, and there are none; got {scaling}. "
+            "Give a rotary_base."
+        )
+    return None, scaling
 
 
 def check_inputs(

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from labkit import arguments, conversion
 from labkit.cache import KVCache, check_cache
 from labkit.fused import fused_attention
-from labkit.positions import rotate
+from labkit.positions import one_pass, rotate
 
 __all__ = [
     "MultiHeadAttention",
@@ -28,19 +28,21 @@ __all__ = [
     "window_mask",
 ]
 
-Heads = tuple[Tensor, Tensor, Tensor]  # q, (..., h, n, d), k and v, (..., h_kv, n, d)
+# q, (..., h, n, d), k and v, (..., h_kv, n, d), and which keys a query may attend to
+Heads = tuple[Tensor, Tensor, Tensor, Tensor | None]
 
 
 @overload
 def scaled_dot_product_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, *,
     is_causal: bool = False, scale: float | None = None, dropout_p: float = 0.0,
-    return_weights: Literal[False] = False) -> Tensor: ...  # fmt: skip
+    enable_gqa: bool = False, return_weights: Literal[False] = False) -> Tensor: ...  # fmt: skip
 
 
 @overload
 def scaled_dot_product_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, *,
     is_causal: bool = False, scale: float | None = None, dropout_p: float = 0.0,
-    return_weights: Literal[True]) -> tuple[Tensor, Tensor]: ...  # fmt: skip
+    enable_gqa: bool = False, return_weights: Literal[True],
+) -> tuple[Tensor, Tensor]: ...  # fmt: skip
 
 
 def scaled_dot_product_attention(
@@ -52,6 +54,7 @@ def scaled_dot_product_attention(
     is_causal: bool = False,
     scale: float | None = None,
     dropout_p: float = 0.0,
+    enable_gqa: bool = False,
     return_weights: bool = False,
 ) -> Tensor | tuple[Tensor, Tensor]:
     """Mix the values by how well each query matches each key.
@@ -69,6 +72,9 @@ def scaled_dot_product_attention(
         is_causal: also hide the future, as ``causal_mask(n_q, n_k)`` does, but without its memory.
         scale: the factor on the scores, a number without unit.
         dropout_p: probability in [0, 1) of dropping a weight; the kept ones grow by 1 / (1 - p).
+        enable_gqa: let heads share keys and values (chapter 12), as PyTorch's flag of that name
+            does: q has h heads, (..., h, n_q, d_k), k and v have h_kv, and h / h_kv heads of q in
+            a row read one of them. No key is copied for it, unless the weights are asked for.
         return_weights: also return the weights, as they were applied.
 
     Returns:
@@ -84,7 +90,7 @@ def scaled_dot_product_attention(
     >>> scaled_dot_product_attention(x, x, x, causal_mask(2))[0]
     tensor([1., 0.])
     """
-    q, k, v = arguments.same_leading(q, k, v)
+    q, k, v = arguments.same_leading(q, k, v, enable_gqa)
     if mask is not None:
         arguments.check_mask(mask, (*q.shape[:-1], k.shape[-2]), "(..., n_q, n_k)")
     dropout_p = arguments.probability("dropout_p", dropout_p)
@@ -229,8 +235,9 @@ class MultiHeadAttention(nn.Module):
     Args:
         d_model: width of the input, of the context and of the output.
         h: number of heads.
-        h_kv: number of heads of keys and values, each of which h / h_kv heads of queries in a row
-            read (chapter 12): 1 is multi-query attention; h unless given, a head of keys each.
+        h_kv: number of heads of keys and values (n_kv_heads, num_key_value_heads in other code),
+            each of which h / h_kv heads of queries in a row read (chapter 12): 1 is multi-query
+            attention; h unless given, a head of keys each.
         d_k: width of a head's queries and keys; d_model / h unless given.
         d_v: width of a head's values; d_k unless given.
         bias: add a bias after each projection.
@@ -238,13 +245,15 @@ class MultiHeadAttention(nn.Module):
         rotary_base: turn queries and keys by their position (chapter 10), as ``rotate`` does with
             this base; without it, which is what chapters 1 to 9 describe, a layer has no notion
             of order.
+        rotary_scaling: divide positions by it before they are turned into angles, for texts that
+            are longer than those of the training. It may be set later: ``layer.rotary_scaling``.
         device, dtype: where the parameters live and their type.
 
     Raises:
         TypeError: a size that is not a whole number, or a base that is not a number.
         ValueError: a size under 1, h that does not divide d_model where d_k is left out, h_kv that
-            does not divide h, a probability outside [0, 1), or a rotation of heads of an odd width
-            d_k.
+            does not divide h, a probability outside [0, 1), a rotation of heads of an odd width
+            d_k, or a scaling that is not above 0 or scales nothing.
 
     Source: Vaswani et al. (2017), section 3.2.2; Ainslie et al. (2023) for h_kv.
 
@@ -263,6 +272,7 @@ class MultiHeadAttention(nn.Module):
         bias: bool = True,
         dropout: float = 0.0,
         rotary_base: float | None = None,
+        rotary_scaling: float = 1.0,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
@@ -270,7 +280,8 @@ class MultiHeadAttention(nn.Module):
         self.d_model, self.h, self.d_k, self.d_v = arguments.widths(d_model, h, d_k, d_v)
         self.h_kv = arguments.key_heads(self.h, h_kv)
         self.dropout = arguments.probability("dropout", dropout)
-        self.rotary_base = arguments.rotary_base(rotary_base, self.d_k)
+        rotary = arguments.rotary(rotary_base, rotary_scaling, self.d_k)
+        self.rotary_base, self.rotary_scaling = rotary
         self.scale = self.d_k**-0.5  # chapter 2 takes it away, to show what it is for
         packed = self.h * self.d_k + self.h_kv * (self.d_k + self.d_v)
         self.w_qkv = nn.Linear(self.d_model, packed, bias, device, dtype)
@@ -309,7 +320,8 @@ class MultiHeadAttention(nn.Module):
             is_causal: also hide the future, as ``causal_mask(n_q, n_k)`` does.
             return_weights: also return each head's weights, as they were applied.
             cache: keys and values of earlier positions. Those of x are appended, and attention is
-                causal over all: n_k = cache.n, after the call.
+                causal over all, or over the cache's window: n_k = cache.n, after the call. What a
+                window hides has the weight 0, and a mask that hides more is of all n_k positions.
 
         Returns:
             The output, (B, n_q, d_model); with ``return_weights`` also (B, h, n_q, n_k).
@@ -323,12 +335,11 @@ class MultiHeadAttention(nn.Module):
         scale, p = self.scale, self.dropout if self.training else 0.0
         is_causal = is_causal or cache is not None
         if return_weights:
-            q, k, v = self._qkv(x, context, mask, cache)
-            if self.h_kv < self.h:
-                k, v = (kv.repeat_interleave(self.h // self.h_kv, -3) for kv in (k, v))
-            heads, weights = _step_by_step(q, k, v, mask, is_causal, scale, p)
+            qkv = self._qkv(x, context, mask, cache)
+            heads, weights = _step_by_step(*qkv, is_causal, scale, p)
+            weights = weights if cache is None else cache.at_positions(weights)
             return self.w_o(merge_heads(heads)), weights
-        heads = fused_attention(*self._qkv(x, context, mask, cache), mask, is_causal, scale, p)
+        heads = fused_attention(*self._qkv(x, context, mask, cache), is_causal, scale, p)
         return self.w_o(merge_heads(heads))
 
     if TYPE_CHECKING:
@@ -407,7 +418,7 @@ class MultiHeadAttention(nn.Module):
     def _qkv(
         self, x: Tensor, context: Tensor | None, mask: Tensor | None, cache: KVCache | None
     ) -> Heads:
-        """Return q, (B, h, n, d), k and v, (B, h_kv, n, d): one product, two with a context."""
+        """Return q, (B, h, n, d), k and v, (B, h_kv, n, d), and the mask: one product, or two."""
         h, h_kv, d_k, d_v, w_qkv = self.h, self.h_kv, self.d_k, self.d_v, self.w_qkv
         weight, bias = w_qkv.weight, w_qkv.bias
         past = check_cache(cache, x, context)
@@ -423,8 +434,12 @@ class MultiHeadAttention(nn.Module):
             k, v = _cut(F.linear(context, w_kv, b_kv), (h_kv, h_kv), (d_k, d_v))
         if self.rotary_base is not None:
             start = past + k.shape[-2] - q.shape[-2]  # the last query stands at the last key
-            q, k = rotate(q, self.rotary_base, start), rotate(k, self.rotary_base, past)
-        return (q, k, v) if cache is None else (q, *cache.append(k, v))
+            with one_pass():
+                q = rotate(q, self.rotary_base, start, scaling=self.rotary_scaling)
+                k = rotate(k, self.rotary_base, past, scaling=self.rotary_scaling)
+        if cache is None:
+            return q, k, v, mask
+        return q, *cache.append(k, v), cache.visible(q.shape[-2], mask)
 
 
 def check_layer(layer: MultiHeadAttention) -> None:
@@ -440,7 +455,8 @@ def with_heads(layer: MultiHeadAttention, h: int, h_kv: int) -> MultiHeadAttenti
     where = layer.w_o.weight
     bias, base = layer.w_qkv.bias is not None, layer.rotary_base
     other = type(layer)(layer.d_model, h, h_kv=h_kv, d_k=layer.d_k, d_v=layer.d_v, bias=bias,
-        dropout=layer.dropout, rotary_base=base, device="meta", dtype=where.dtype)  # fmt: skip
+        dropout=layer.dropout, rotary_base=base, rotary_scaling=layer.rotary_scaling,
+        device="meta", dtype=where.dtype)  # fmt: skip
     return other.to_empty(device=where.device).train(layer.training)
 
 
@@ -458,6 +474,8 @@ def _step_by_step(
     q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, is_causal: bool, scale: float, p: float
 ) -> tuple[Tensor, Tensor]:
     """Write attention out, p the probability of dropping a weight: the mixtures and the weights."""
+    if q.shape[:-2] != k.shape[:-2]:  # several heads of q in a row read one of k and v
+        k, v = (x.repeat_interleave(q.shape[-3] // x.shape[-3], -3) for x in (k, v))
     scores = (q * scale) @ k.transpose(-2, -1)
     if is_causal:
         causal = causal_mask(q.shape[-2], k.shape[-2], device=q.device)

@@ -85,7 +85,7 @@ def share_heads(
 
 
 class LatentAttention(nn.Module):
-    """Rebuild the keys and values of all heads from c numbers a position, and cache only these.
+    """Rebuild the keys and values of all heads from d_c numbers a position, and cache only these.
 
     c_t = W_down x_t; keys and values of head i are W_up,i c_t. The rest is multi-head attention. A
     rotation turns the rebuilt keys, here in every step anew.
@@ -93,14 +93,14 @@ class LatentAttention(nn.Module):
     Args:
         d_model: width of the input and of the output.
         h: number of heads.
-        c: width of the latent.
+        d_c: width of the latent; kv_lora_rank in DeepSeek's code.
         d_k, d_v: width of a head's keys and of its values.
         bias: add a bias after each projection but W_down.
-        rotary_base: as in MultiHeadAttention.
+        rotary_base, rotary_scaling: as in MultiHeadAttention.
 
     Source: DeepSeek-AI (2024), section 2.1.2, without its separate rotary keys.
 
-    >>> LatentAttention(d_model=8, h=4, c=3, d_k=2, d_v=2)(torch.ones(1, 5, 8)).shape
+    >>> LatentAttention(d_model=8, h=4, d_c=3, d_k=2, d_v=2)(torch.ones(1, 5, 8)).shape
     torch.Size([1, 5, 8])
     """
 
@@ -108,20 +108,22 @@ class LatentAttention(nn.Module):
         self,
         d_model: int,
         h: int,
-        c: int,
+        d_c: int,
         *,
         d_k: int,
         d_v: int,
         bias: bool = True,
         rotary_base: float | None = None,
+        rotary_scaling: float = 1.0,
     ) -> None:
         super().__init__()
         self.d_model, self.h, self.d_k, self.d_v = arguments.widths(d_model, h, d_k, d_v)
-        self.c = arguments.size("c", c)
-        self.rotary_base = arguments.rotary_base(rotary_base, self.d_k)
+        self.d_c = arguments.size("d_c", d_c)
+        rotary = arguments.rotary(rotary_base, rotary_scaling, self.d_k)
+        self.rotary_base, self.rotary_scaling = rotary
         self.w_q = nn.Linear(d_model, h * d_k, bias)
-        self.w_down = nn.Linear(d_model, c, bias=False)
-        self.w_up = nn.Linear(c, h * (d_k + d_v), bias)
+        self.w_down = nn.Linear(d_model, d_c, bias=False)
+        self.w_up = nn.Linear(d_c, h * (d_k + d_v), bias)
         self.w_o = nn.Linear(h * d_v, d_model, bias)
 
     def forward(
@@ -140,7 +142,7 @@ class LatentAttention(nn.Module):
             mask: boolean, broadcastable to (B, h, n_q, n_k), True where a query may attend.
             is_causal: also hide the future.
             return_weights: also return each head's weights.
-            cache: latents of earlier positions, as its keys: (B, 1, n, c). Those of x are
+            cache: latents of earlier positions, as its keys: (B, 1, n, d_c). Those of x are
                 appended, and attention is causal over all. Its values have no width.
 
         Returns:
@@ -152,40 +154,44 @@ class LatentAttention(nn.Module):
         past = check_cache(cache, x, None)
         arguments.check_inputs(x, x, mask, self.w_q.weight, self.h, past)
         q, latents = split_heads(self.w_q(x), self.h), self.w_down(x)
+        places: int | Tensor = 0
         if cache is not None:
             held, _ = cache.append(latents[:, None], latents[:, None, :, :0])
-            latents = held[:, 0]
+            latents, mask = held[:, 0], cache.visible(q.shape[-2], mask)
+            places = 0 if cache.window is None else cache.positions
         k, v = self.w_up(latents).split([self.h * self.d_k, self.h * self.d_v], -1)
         k, v = split_heads(k, self.h), split_heads(v, self.h)
         if self.rotary_base is not None:
-            q, k = rotate(q, self.rotary_base, past), rotate(k, self.rotary_base)
+            q = rotate(q, self.rotary_base, past, scaling=self.rotary_scaling)
+            k = rotate(k, self.rotary_base, places, scaling=self.rotary_scaling)
         causal = is_causal or cache is not None
         if return_weights:
             heads, weights = scaled_dot_product_attention(
                 q, k, v, mask, is_causal=causal, return_weights=True
             )
+            weights = weights if cache is None else cache.at_positions(weights)
             return self.w_o(merge_heads(heads)), weights
         heads = scaled_dot_product_attention(q, k, v, mask, is_causal=causal)
         return self.w_o(merge_heads(heads))
 
 
 @torch.no_grad()
-def latent(layer: MultiHeadAttention, c: int, *, inputs: Tensor | None = None) -> LatentAttention:
-    """Make a layer that caches c numbers a position out of a trained one.
+def latent(layer: MultiHeadAttention, d_c: int, *, inputs: Tensor | None = None) -> LatentAttention:
+    """Make a layer that caches d_c numbers a position out of a trained one.
 
-    The keys and values of all heads, M x with M = (W_K; W_V), become U U^T M x, where U holds the c
-    directions in which they vary most: W_down = U^T M and W_up = U. Nothing is lost with
-    c = d_model, nor with c = h_kv (d_k + d_v).
+    The keys and values of all heads, M x with M = (W_K; W_V), become U U^T M x, where U holds
+    the d_c directions in which they vary most: W_down = U^T M and W_up = U. Nothing is lost with
+    d_c = d_model, nor with d_c = h_kv (d_k + d_v).
 
     Args:
         layer: any, which is left as it is.
-        c: width of the latent, at most d_model.
+        d_c: width of the latent, at most d_model.
         inputs: (..., d_model), what the layer reads, to weigh directions by; without it every
             direction of x counts as much.
 
     Raises:
-        TypeError: not a MultiHeadAttention, or a c that is not a whole number.
-        ValueError: a c under 1 or above d_model, or inputs of another width.
+        TypeError: not a MultiHeadAttention, or a d_c that is not a whole number.
+        ValueError: a d_c under 1 or above d_model, or inputs of another width.
 
     Source: DeepSeek-AI (2024), section 2.1.2, for the form; the conversion is the book's.
 
@@ -193,15 +199,16 @@ def latent(layer: MultiHeadAttention, c: int, *, inputs: Tensor | None = None) -
     torch.Size([3, 8])
     """
     check_layer(layer)
-    if arguments.size("c", c) > layer.d_model:
+    if arguments.size("d_c", d_c) > layer.d_model:
         raise ValueError(
-            f"c must be at most d_model={layer.d_model}, with which nothing is lost; got {c}."
+            f"d_c must be at most d_model={layer.d_model}, with which nothing is lost; got {d_c}."
         )
     _check_inputs(inputs, layer.d_model)
     bias = layer.w_qkv.bias is not None
     with torch.device("meta"):
-        small = LatentAttention(layer.d_model, layer.h, c, d_k=layer.d_k, d_v=layer.d_v, bias=bias,
-            rotary_base=layer.rotary_base)  # fmt: skip
+        small = LatentAttention(layer.d_model, layer.h, d_c, d_k=layer.d_k, d_v=layer.d_v,
+            bias=bias, rotary_base=layer.rotary_base,
+            rotary_scaling=layer.rotary_scaling)  # fmt: skip
     small.to(layer.w_o.weight.dtype).to_empty(device=layer.w_o.weight.device)
     readers = layer.h // layer.h_kv
     keys, values = (
@@ -210,7 +217,7 @@ def latent(layer: MultiHeadAttention, c: int, *, inputs: Tensor | None = None) -
     )
     both = torch.cat([keys, values])
     matrix = both[:, : layer.d_model]
-    up = _directions(matrix, _second_moment(matrix, inputs), c)
+    up = _directions(matrix, _second_moment(matrix, inputs), d_c)
     small.w_down.weight.copy_(up.mT @ matrix)
     small.w_up.weight.copy_(up)
     small.w_q.weight.copy_(layer.w_q.weight)

@@ -39,7 +39,7 @@ def assert_same(one: Tensor, other: Tensor) -> None:
 
 def test_gpt2_has_124_439_808_parameters():
     with torch.device("meta"):
-        model = GPT(50_257, 768, 12, 12, positions="learned", most=1024, tied=True)
+        model = GPT(50_257, 768, 12, 12, positions="learned", max_length=1024, tied=True)
     assert counting.count_parameters(model) == 124_439_808
 
 
@@ -53,7 +53,7 @@ def copy_of_gpt2(theirs) -> GPT:
         config.n_layer,
         d_ff=config.n_inner,
         positions="learned",
-        most=config.n_positions,
+        max_length=config.n_positions,
         tied=True,
     ).to(parts.wte.weight.dtype)
     pairs = [(ours.words, parts.wte), (ours.places, parts.wpe), (ours.norm, parts.ln_f)]
@@ -181,11 +181,14 @@ def test_a_model_knows_the_order_of_the_past_where_it_is_told(positions):
 
 @torch.no_grad()
 def test_vectors_of_positions_are_added_to_those_of_words():
-    added = {"learned": make_model("learned", most=5).places.weight, "none": torch.zeros(5, 8)}
+    added = {
+        "learned": make_model("learned", max_length=5).places.weight,
+        "none": torch.zeros(5, 8),
+    }
     added["sinusoidal"] = sinusoids(5, 8)
     ids, inputs = draw_ids(1, 5), {}
     for positions, expected in added.items():
-        model = make_model(positions, most=5)
+        model = make_model(positions, max_length=5)
         model.blocks[0].register_forward_pre_hook(
             lambda _, args, name=positions: inputs.update({name: args[0]})
         )
@@ -196,7 +199,7 @@ def test_vectors_of_positions_are_added_to_those_of_words():
 def test_each_kind_has_the_parameters_it_needs():
     with torch.device("meta"):
         count = {
-            kind: counting.count_parameters(GPT(11, 8, 2, 1, positions=kind, most=5))
+            kind: counting.count_parameters(GPT(11, 8, 2, 1, positions=kind, max_length=5))
             for kind in POSITIONS
         }
     assert count["learned"] - 5 * 8 == count["none"] == count["rotary"] == count["sinusoidal"]
@@ -212,7 +215,7 @@ def test_a_tied_model_has_one_matrix_of_words():
 
 
 def test_every_parameter_gets_a_gradient():
-    model = make_model("learned", most=N)
+    model = make_model("learned", max_length=N)
     model(draw_ids(4, N)).logsumexp(-1).sum().backward()
     unused = [name for name, p in model.named_parameters() if p.grad is None or not p.grad.any()]
     assert unused == []
@@ -224,7 +227,7 @@ IDS = draw_ids(1, 2)
 
 
 def with_caches(change, positions="rotary") -> Tensor:
-    model = make_model(positions, most=4)
+    model = make_model(positions, max_length=4)
     caches = model.caches()
     model(IDS, caches=caches)
     return model(IDS, caches=change(caches))
@@ -243,9 +246,9 @@ ERRORS = {
     "half a layer": (lambda: GPT(5, 8, 2, 1.5), TypeError, ["layers", "whole", "1.5"]),
     "no inner width": (lambda: GPT(5, 8, 2, 1, d_ff=0), ValueError, ["d_ff", "at least 1", "0"]),
     "no longest text": (
-        lambda: GPT(5, 8, 2, 1, positions="learned", most=0),
+        lambda: GPT(5, 8, 2, 1, positions="learned", max_length=0),
         ValueError,
-        ["most", "at least 1"],
+        ["max_length", "at least 1"],
     ),
     "other positions": (
         lambda: GPT(5, 8, 2, 1, positions="alibi"),
@@ -261,9 +264,9 @@ ERRORS = {
     "ids a list": (lambda: make_model()([[1, 2]]), TypeError, ["ids", "(B, n)", "list"]),
     "one id": (lambda: make_model()(torch.tensor(1)), ValueError, ["ids", "(B, n)", "()"]),
     "a text too long": (
-        lambda: make_model("learned", most=4)(draw_ids(1, 5)),
+        lambda: make_model("learned", max_length=4)(draw_ids(1, 5)),
         ValueError,
-        ["up to 4", "5", "larger most"],
+        ["up to 4", "5", "larger max_length"],
     ),
     "a mask of another shape": (
         lambda: make_model()(IDS, torch.ones(3, 3, dtype=torch.bool)),
@@ -304,7 +307,7 @@ def test_error_says_what_was_expected_what_came_and_what_to_do(call, error, says
 
 
 def test_a_text_that_grows_too_long_leaves_the_caches_as_they_were():
-    model, ids = make_model("learned", most=4), draw_ids(2, 4)
+    model, ids = make_model("learned", max_length=4), draw_ids(2, 4)
     caches = model.caches()
     model(ids[:, :3], caches=caches)
     with pytest.raises(ValueError, match="positions are learned up to 4; got a text of 5"):

@@ -324,8 +324,8 @@ ERRORS = {
         ValueError,
         ["how", "mean, first, svd", "'median'"],
     ),
-    "no latent": (lambda: latent(LAYER, 0), ValueError, ["c", "at least 1", "0"]),
-    "half a latent": (lambda: latent(LAYER, 2.5), TypeError, ["c", "whole", "2.5"]),
+    "no latent": (lambda: latent(LAYER, 0), ValueError, ["d_c", "at least 1", "0"]),
+    "half a latent": (lambda: latent(LAYER, 2.5), TypeError, ["d_c", "whole", "2.5"]),
     "a latent too wide": (
         lambda: latent(LAYER, D_MODEL + 1),
         ValueError,
@@ -355,7 +355,7 @@ ERRORS = {
     "a latent of no width": (
         lambda: LatentAttention(8, 2, 0, d_k=2, d_v=2),
         ValueError,
-        ["c", "at least 1", "0"],
+        ["d_c", "at least 1", "0"],
     ),
     "x of another width": (
         lambda: latent(LAYER, 3)(X[..., :21]),

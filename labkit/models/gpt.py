@@ -16,8 +16,8 @@ from torch import Tensor, nn
 
 from labkit.arguments import check_tensor, one_of, size
 from labkit.attention import MultiHeadAttention
-from labkit.cache import KVCache, check_caches
-from labkit.positions import sinusoids
+from labkit.cache import KVCache, all_or_none, check_caches
+from labkit.positions import one_pass, sinusoids
 
 __all__ = ["CHECKPOINT", "GPT", "Block", "FeedForward", "load_gpt", "save_gpt"]
 
@@ -65,10 +65,13 @@ class Block(nn.Module):
         h_kv: int | None = None,
         d_ff: int | None = None,
         rotary_base: float | None = None,
+        rotary_scaling: float = 1.0,
     ) -> None:
         super().__init__()
         self.attention_norm: nn.Module = nn.LayerNorm(d_model)
-        self.attention = MultiHeadAttention(d_model, h, h_kv=h_kv, rotary_base=rotary_base)
+        self.attention = MultiHeadAttention(
+            d_model, h, h_kv=h_kv, rotary_base=rotary_base, rotary_scaling=rotary_scaling
+        )
         self.feed_forward_norm: nn.Module = nn.LayerNorm(d_model)
         self.feed_forward = FeedForward(
             d_model, 4 * d_model if d_ff is None else size("d_ff", d_ff)
@@ -110,12 +113,13 @@ class GPT(nn.Module):
         d_model: width of the residual stream.
         h: heads of a layer.
         layers: blocks.
-        h_kv: heads of keys and values of a layer; h unless given.
+        h_kv: heads of keys and values of a layer, elsewhere n_kv_heads; h unless given.
         d_ff: width inside the feed-forward; 4 d_model unless given.
         positions: how a word's place is given: "rotary" rotates queries and keys, "learned" and
             "sinusoidal" add a vector to the word's, "none" leaves it out.
-        most: the longest text that "learned" positions are made for.
+        max_length: the longest text that "learned" positions are made for.
         rotary_base: the base of "rotary".
+        rotary_scaling: what "rotary" divides positions by.
         tied: let the last layer share the words' vectors, as GPT-2 does.
 
     Raises:
@@ -138,17 +142,19 @@ class GPT(nn.Module):
         h_kv: int | None = None,
         d_ff: int | None = None,
         positions: str = "rotary",
-        most: int = 1024,
+        max_length: int = 1024,
         rotary_base: float = 1_000.0,
+        rotary_scaling: float = 1.0,
         tied: bool = False,
     ) -> None:
         super().__init__()
         self.positions = one_of("positions", positions, POSITIONS)
         base = rotary_base if positions == "rotary" else None
         self.words = nn.Embedding(size("vocabulary", vocabulary), size("d_model", d_model))
-        self.places = nn.Embedding(size("most", most), d_model) if positions == "learned" else None
+        rows = size("max_length", max_length)
+        self.places = nn.Embedding(rows, d_model) if positions == "learned" else None
         blocks = (
-            Block(d_model, h, h_kv=h_kv, d_ff=d_ff, rotary_base=base)
+            Block(d_model, h, h_kv=h_kv, d_ff=d_ff, rotary_base=base, rotary_scaling=rotary_scaling)
             for _ in range(size("layers", layers))
         )
         self.blocks = nn.ModuleList(blocks)
@@ -182,7 +188,8 @@ class GPT(nn.Module):
             ids: (B, n), numbers of words.
             mask: boolean, broadcastable to (B, h, n, n_k), True where a query may attend, such as
                 to hide padding; attention is causal in any case.
-            caches: one for each block. Then ids continue what they hold.
+            caches: one for each block. Then ids continue what they hold. If a block fails, all
+                caches are as they were before the call.
             return_weights: also return the weights of all heads.
 
         Returns:
@@ -198,9 +205,10 @@ class GPT(nn.Module):
         x = self.words(ids) + self._position_vectors(past, ids.shape[-1])
         each: Sequence[KVCache | None] = caches or [None] * len(self.blocks)
         all_weights = []
-        for block, cache in zip(self.blocks, each, strict=True):
-            x, weights = block(x, mask, cache, return_weights=return_weights)
-            all_weights.append(weights)
+        with one_pass(), all_or_none(caches or []):
+            for block, cache in zip(self.blocks, each, strict=True):
+                x, weights = block(x, mask, cache, return_weights=return_weights)
+                all_weights.append(weights)
         logits = self.next_word(self.norm(x))
         return (logits, torch.stack(all_weights)) if return_weights else logits
 
@@ -211,18 +219,20 @@ class GPT(nn.Module):
         """List the blocks, from the words up."""
         return [block for block in self.blocks if isinstance(block, Block)]
 
-    def caches(self) -> list[KVCache]:
-        """Make an empty cache for each block."""
-        return [KVCache() for _ in self.blocks]
+    def caches(
+        self, window: int | None = None, sinks: int = 0, bits: int | None = None
+    ) -> list[KVCache]:
+        """Make an empty cache for each block, with a window, sinks and bits as KVCache has them."""
+        return [KVCache(window, sinks, bits) for _ in self.blocks]
 
     def _position_vectors(self, past: int, n: int) -> Tensor:
         """Return what is added to the words' vectors, (n, d_model) or a single 0."""
         if self.places is not None:
-            most = self.places.num_embeddings
-            if past + n > most:
+            max_length = self.places.num_embeddings
+            if past + n > max_length:
                 raise ValueError(
-                    f"positions are learned up to {most}; got a text of {past + n}. "
-                    "Cut it, or build the model with a larger most."
+                    f"positions are learned up to {max_length}; got a text of {past + n}. "
+                    "Cut it, or build the model with a larger max_length."
                 )
             return self.places.weight[past : past + n]
         weight = self.words.weight
@@ -272,6 +282,7 @@ def load_gpt(path: str | Path | None = None) -> GPT:
                 d_ff=len(state["blocks.0.feed_forward.expand.bias"]),
                 h_kv=int(about.get("h_kv", about["h"])),
                 rotary_base=float(about["rotary_base"]),
+                rotary_scaling=float(about.get("rotary_scaling", 1)),
             )
         model.load_state_dict(state, assign=True)
     except (SafetensorError, KeyError, ValueError, RuntimeError) as error:
@@ -283,7 +294,9 @@ def load_gpt(path: str | Path | None = None) -> GPT:
 
 
 def save_gpt(model: GPT, path: str | Path) -> None:
-    """Write a GPT's tensors in float16, and beside them what no shape tells: h, h_kv, rotary_base.
+    """Write a GPT's tensors in float16, and beside them what no shape tells.
+
+    That is h, h_kv and rotary_base, and rotary_scaling where there is one.
 
     Args:
         model: a GPT with rotary positions.
@@ -299,7 +312,8 @@ def save_gpt(model: GPT, path: str | Path) -> None:
     if model.positions != "rotary":
         raise ValueError(f"positions must be 'rotary' to be written; got {model.positions!r}.")
     attention = model.stack()[0].attention
-    about = {name: str(getattr(attention, name)) for name in ("h", "h_kv", "rotary_base")}
+    names = ["h", "h_kv", "rotary_base", *["rotary_scaling"] * (attention.rotary_scaling != 1)]
+    about = {name: str(getattr(attention, name)) for name in names}
     # Each a copy, for a file cannot hold one tensor under two names, as a tied model has.
     tensors = {
         name: tensor.detach().to("cpu", torch.float16, copy=True).contiguous()

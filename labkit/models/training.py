@@ -64,7 +64,7 @@ def small_gpt(
     107264
     """
     torch.manual_seed(whole("seed", seed))
-    return GPT(len(VOCABULARY), WIDTH, h, layers, h_kv=h_kv, positions=positions, most=WORDS)
+    return GPT(len(VOCABULARY), WIDTH, h, layers, h_kv=h_kv, positions=positions, max_length=WORDS)
 
 
 def without(model: GPT, part: str) -> GPT:

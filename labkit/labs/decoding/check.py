@@ -426,7 +426,9 @@ def made_model(seed: int, layers: int = 2, positions: str = "rotary") -> Model:
     """Make a small GPT in which attention has a say."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        model = Model(WORDS, 12, 3, layers, positions=positions, most=64).requires_grad_(False)
+        model = Model(WORDS, 12, 3, layers, positions=positions, max_length=64).requires_grad_(
+            False
+        )
     model.calls = []
     for name, parameter in model.named_parameters():
         if name.endswith("attention.w_qkv.weight"):

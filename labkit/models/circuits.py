@@ -2,12 +2,17 @@
 
 A direct logit is what a part of the model adds to the logits by itself. A splice is a pass over one
 text in which queries, keys or values of some heads are those of another text.
+
+What five trained models and the one written by hand get takes longer than a page can: it is kept in
+circuits.json, which `make checkpoint` writes.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -27,9 +32,22 @@ from labkit.models.stories import (
     Word,
 )
 
-__all__ = ["SWAPS", "Swaps", "direct_logits", "looking", "spliced", "swaps"]
+__all__ = ["CIRCUITS", "COPIED", "KEPT", "SWAPS", "Swaps", "direct_logits", "follow", "kept",
+    "looking", "measure", "run_all", "spliced", "swaps"]  # fmt: skip
 
+KEPT = Path(__file__).with_name("circuits.json")
+COPIED = {"surname": SURNAMES, "owner": tuple(PRONOUNS)}  # what may be copied
 SWAPS = ("answer", "cue")
+# What some heads of layer 2 get from the other text: which part, of which heads, at which places.
+CIRCUITS = {
+    "values": ("values", "looking", "places"),
+    "keys": ("keys", "looking", "places"),
+    "queries": ("queries", "looking", "asking"),
+    "values of other heads": ("values", "others", "places"),
+    "keys of other heads": ("keys", "others", "places"),
+    "values elsewhere": ("values", "looking", "elsewhere"),
+    "keys elsewhere": ("keys", "looking", "elsewhere"),
+}
 _ID = {word: i for i, word in enumerate(VOCABULARY)}
 
 
@@ -44,24 +62,24 @@ def direct_logits(model: GPT, ids: Tensor) -> dict[str, Tensor]:
         ids: (B, n).
 
     Returns:
-        By name: "words"; for layers and heads from 1 "head 1.1", ..., and "feed-forward 1", ...;
+        By name: "words"; "head (0, 0)", ..., and "feed-forward 0", ..., counted from 0;
         and "biases", of W_O and of the last LayerNorm.
 
     Source: Elhage et al. (2021), who call it direct logit attribution.
 
     >>> from labkit.models.training import small_gpt
     >>> sorted(direct_logits(small_gpt(0, layers=1, h=2), torch.tensor([[3, 1]])))
-    ['biases', 'feed-forward 1', 'head 1.1', 'head 1.2', 'words']
+    ['biases', 'feed-forward 0', 'head (0, 0)', 'head (0, 1)', 'words']
     """
     x = model.words(ids)
     parts, biases = {"words": x}, torch.zeros_like(x)
-    for number, block in enumerate(model.stack(), start=1):
+    for number, block in enumerate(model.stack()):
         layer, normed = block.attention, block.attention_norm(x)
         read = _read(block, normed, normed, normed)
         for head in range(layer.h):
             units = units_of(layer, [head])
             written = read[..., units] @ layer.w_o.weight[:, units].T
-            parts[f"head {number}.{head + 1}"] = written
+            parts[f"head ({number}, {head})"] = written
         biases = biases + layer.w_o.bias
         x = x + layer.w_o(read)
         update = block.feed_forward(block.feed_forward_norm(x))
@@ -186,6 +204,91 @@ def spliced(
     units = units_of(second.attention, heads)
     read[..., units] = new_read[..., units]
     return model.next_word(model.norm(_finish(second, x, read)))
+
+
+def follow(model: GPT, told: Swaps, row: str, heads: Sequence[int]) -> float:
+    """Give the mean probability of the other text's answer where one row of CIRCUITS is swapped.
+
+    Args:
+        model: a GPT of two blocks.
+        told: the swaps.
+        row: of CIRCUITS.
+        heads: of the second layer that look at the answer.
+    """
+    part, whose, where = CIRCUITS[row]
+    others = [i for i in range(model.stack()[1].attention.h) if i not in heads]
+    i = torch.arange(told.ids.shape[1])
+    at = {
+        "places": told.places,
+        "asking": i == told.at[:, None],
+        "elsewhere": ~told.places & (i < told.at[:, None]),
+    }[where]
+    chosen = heads if whose == "looking" else others
+    return told.says(spliced(model, told.ids, told.other, part, chosen, at))[1].mean().item()
+
+
+@torch.no_grad()
+def measure(model: GPT, stories: Stories, relation: str) -> dict[str, Any]:
+    """Follow a relation's circuit through a model of two blocks, in the three ways of chapter 10.
+
+    Args:
+        model: the model.
+        stories: that ask for it.
+        relation: "surname" or "owner".
+
+    Returns:
+        "looking", the heads of layer 2 that look at the answer; "direct", for these, all other
+        heads and all else the share of cases where what they write favours the right word among
+        those that can be copied; for "answer" and "cue" what follow gives for each of CIRCUITS, and
+        "text" for the whole other text; and in "through" for the cue what the keys give where a
+        single head of layer 1 has read the other text.
+    """
+    heads = looking(model, stories, relation)
+    found: dict[str, Any] = {"looking": heads}
+    for what in SWAPS:
+        told = swaps(stories, relation, what)
+        found[what] = {"text": told.says(model(told.other))[1].mean().item()}
+        found[what] |= {row: follow(model, told, row, heads) for row in CIRCUITS}
+        found[what]["cases"] = len(told.at)
+        if what == "answer":
+            found["direct"] = _favoured(model, told, relation, heads)
+    found["through"] = []
+    for head in range(model.stack()[0].attention.h):
+        logits = spliced(model, told.ids, told.other, "keys", heads, told.places, [head])
+        found["through"].append(told.says(logits)[1].mean().item())
+    return found
+
+
+def kept() -> dict[str, dict[str, dict[str, Any]]]:
+    """Give what measure says of each relation and model: "0" to "4" are starts, and "by hand"."""
+    return json.loads(KEPT.read_text(encoding="utf-8"))
+
+
+def run_all(models: dict[str, GPT], stories: Stories) -> dict[str, dict[str, dict[str, Any]]]:
+    """Measure models by name, as kept returns them."""
+    return {
+        relation: {name: measure(model, stories, relation) for name, model in models.items()}
+        for relation in COPIED
+    }
+
+
+def _favoured(model: GPT, told: Swaps, relation: str, heads: Sequence[int]) -> dict[str, float]:
+    """Say how often parts of a model favour the right word among those that can be copied."""
+    where, among = torch.arange(len(told.at)), [_ID[word] for word in COPIED[relation]]
+    right = told.answer[:, among].float().argmax(-1)
+    parts = {
+        name: part[where, told.at][:, among]
+        for name, part in direct_logits(model, told.ids).items()
+    }
+    groups: dict[str, list[Tensor]] = {"looking": [], "other heads": [], "all else": []}
+    looks = {f"head (1, {head})" for head in heads}
+    for name, part in parts.items():
+        group = "looking" if name in looks else "other heads" if "head" in name else "all else"
+        groups[group].append(part)
+    return {
+        name: (torch.stack(some).sum(0).argmax(-1) == right).float().mean().item()
+        for name, some in groups.items()
+    }
 
 
 def _read(block: Block, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ model has to look.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import islice
@@ -24,7 +24,8 @@ from torch import Tensor
 
 from labkit.arguments import size, whole
 
-__all__ = ["NUMBERS", "RELATIONS", "VOCABULARY", "Stories", "Word", "decode", "encode", "story"]
+__all__ = ["NUMBERS", "RELATIONS", "VOCABULARY", "Stories", "Teller", "Word", "decode", "encode",
+    "story"]  # fmt: skip
 
 MEN, WOMEN = ("tom", "max", "ben", "sam"), ("mia", "ann", "eva", "liz")
 PRONOUNS = dict.fromkeys(MEN, "he") | dict.fromkeys(WOMEN, "she")
@@ -73,39 +74,60 @@ class _Person(NamedTuple):
     names: list[int]  # where the name stood with the thing
 
 
-def story(choose: Choose, *, marked: bool = False) -> Iterator[Word]:
+def story(
+    choose: Choose,
+    *,
+    marked: bool = False,
+    most_people: int | None = None,
+    surnames: Mapping[str, Sequence[str]] | None = None,
+) -> Iterator[Word]:
     """Tell a story without end, word by word.
 
     Args:
         choose: returns one of the words of a dictionary of weights.
         marked: begin with "a" and not with "the" where a thing is new.
+        most_people: how many can be introduced; MOST_PEOPLE unless given.
+        surnames: which a name may have; SURNAMES, each of them, unless given.
 
     >>> [word.text for word in islice(story(min), 6)]
     ['the', 'box', 'suits', 'ann', 'ford', '.']
     """
-    teller = _Teller(choose, marked)
+    teller = Teller(choose, marked, most_people, surnames)
     while True:
         yield from teller.sentence()
 
 
-class _Teller:
-    """The state of a story: who was named, and how many words were said."""
+class Teller:
+    """The state of a story: who was named, and how many words were said.
 
-    def __init__(self, choose: Choose, marked: bool) -> None:
+    >>> len(list(Teller(min).sentence()))
+    6
+    """
+
+    def __init__(
+        self,
+        choose: Choose,
+        marked: bool = False,
+        most_people: int | None = None,
+        surnames: Mapping[str, Sequence[str]] | None = None,
+    ) -> None:
         self.choose = choose
         self.marked = marked
+        self.surnames = dict.fromkeys(PRONOUNS, SURNAMES) if surnames is None else surnames
+        self.most_people = most_people
         self.place = -1  # of the word said last
         self.people: dict[str, _Person] = {}
 
     def sentence(self) -> Iterator[Word]:
-        beginnings = _beginnings(*self.people, marked=self.marked)
+        beginnings = _beginnings(*self.people, marked=self.marked, most=self.most_people)
         first = self.say("free" if self.people else "grammar", beginnings)
         yield first
         if first.text in self.people:
             yield from self.deed(first.text)
         else:
             owners = {person.thing: name for name, person in self.people.items()}
-            noun = self.say("free", _nouns(*owners, after=first.text, marked=self.marked))
+            nouns = _nouns(*owners, after=first.text, marked=self.marked, most=self.most_people)
+            noun = self.say("free", nouns)
             yield noun
             if noun.text in NUMBERS:
                 yield from self.animals(noun.text)
@@ -120,7 +142,7 @@ class _Teller:
         strangers = [name for name in PRONOUNS if name not in self.people]
         name = self.say("free", _equal(*strangers))
         yield name
-        surname = self.say("free", _equal(*SURNAMES))
+        surname = self.say("free", _equal(*self.surnames[name.text]))
         yield surname
         person = _Person(surname.text, thing, [self.place], [self.place - 1])
         self.people[name.text] = person
@@ -170,10 +192,10 @@ def _equal(*words: str) -> dict[str, int]:
 
 
 @cache
-def _beginnings(*people: str, marked: bool) -> dict[str, int]:
+def _beginnings(*people: str, marked: bool, most: int | None = None) -> dict[str, int]:
     """Weigh the words that can begin a sentence, for those named so far."""
     weights: dict[str, int] = {}
-    for kind, weight in _kinds(len(people)).items():
+    for kind, weight in _kinds(len(people), most).items():
         if kind == "deed":
             weights |= dict.fromkeys(people, weight // len(people))
         else:
@@ -183,21 +205,22 @@ def _beginnings(*people: str, marked: bool) -> dict[str, int]:
 
 
 @cache
-def _nouns(*owned: str, after: str, marked: bool) -> dict[str, int]:
+def _nouns(*owned: str, after: str, marked: bool, most: int | None = None) -> dict[str, int]:
     """Weigh the nouns that can follow a first word, for the things owned so far."""
     new = [thing for thing in THINGS if thing not in owned]
     words = {"introduction": new, "look": owned, "animals": list(NUMBERS)}
     return {
         word: weight * SHARES // len(words[kind])
-        for kind, weight in _kinds(len(owned)).items()
+        for kind, weight in _kinds(len(owned), most).items()
         if kind != "deed" and (not marked or (kind == "introduction") == (after == "a"))
         for word in words[kind]
     }
 
 
-def _kinds(people: int) -> dict[str, int]:
+def _kinds(people: int, most: int | None) -> dict[str, int]:
     """Weigh the kinds of sentence that can come when so many people are known."""
-    left_out = {0: {"look", "animals", "deed"}, MOST_PEOPLE: {"introduction"}}.get(people, set())
+    most = MOST_PEOPLE if most is None else most
+    left_out = {0: {"look", "animals", "deed"}, most: {"introduction"}}.get(people, set())
     return {kind: weight for kind, weight in WEIGHTS.items() if kind not in left_out}
 
 
@@ -235,7 +258,16 @@ class Stories:
     ids: Tensor  # (B, n), their numbers
 
     @classmethod
-    def draw(cls, count: int, n: int, seed: int, *, marked: bool = False) -> Stories:
+    def draw(
+        cls,
+        count: int,
+        n: int,
+        seed: int,
+        *,
+        marked: bool = False,
+        most_people: int | None = None,
+        surnames: Mapping[str, Sequence[str]] | None = None,
+    ) -> Stories:
         """Draw stories.
 
         Args:
@@ -243,6 +275,8 @@ class Stories:
             n: words of each.
             seed: a whole number; the same one gives the same stories.
             marked: begin with "a" and not with "the" where a thing is new.
+            most_people: as in story.
+            surnames: as in story.
 
         >>> Stories.draw(2, 8, seed=0).ids.shape
         torch.Size([2, 8])
@@ -253,7 +287,10 @@ class Stories:
         def choose(options: dict[str, int]) -> str:
             return rng.choices(tuple(options), tuple(options.values()))[0]
 
-        words = [list(islice(story(choose, marked=marked), n)) for _ in range(count)]
+        def tell() -> Iterator[Word]:
+            return story(choose, marked=marked, most_people=most_people, surnames=surnames)
+
+        words = [list(islice(tell(), n)) for _ in range(count)]
         ids = torch.tensor([[_INDEX[word.text] for word in row] for row in words])
         return cls(words, ids)
 

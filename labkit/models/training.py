@@ -6,7 +6,8 @@ What takes longer than a page can is kept in training.json, which `make checkpoi
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -218,6 +219,8 @@ def train(
     decay: float = 0.2,
     rate: float = 1.0,
     with_last: bool = False,
+    draw: Callable[[int, int, int], Stories] | None = None,
+    heard: Callable[[GPT, Tensor, float], Tensor] | None = None,
 ) -> Iterator[Report]:
     """Train a model in place, and report now and then.
 
@@ -234,6 +237,10 @@ def train(
             weight.
         rate: how many times the usual learning rate.
         with_last: as in loss_on.
+        draw: gives other stories than Stories.draw: so many, of so many words, for a seed.
+        heard: gives what the model reads in a story's place, of the model, the story's ids and how
+            much of the training is over, from 0 to 1. The words that it has to say stay the
+            story's.
 
     Yields:
         A report every so many steps, and one after the last.
@@ -252,8 +259,12 @@ def train(
             optimizer.param_groups[0]["lr"] = most * min(1.0, step / WARM_UP, left)
             optimizer.param_groups[0]["weight_decay"] = decay if left > 1 else 0.0
             optimizer.zero_grad()
-        stories = Stories.draw(STORIES, WORDS, seed * UNSEEN_SEED + step, marked=marked)
-        loss_on(model, stories.ids, with_last=with_last).backward()
+        of_step = seed * UNSEEN_SEED + step
+        ids = (draw or partial(Stories.draw, marked=marked))(STORIES, WORDS, of_step).ids
+        if heard is None:
+            loss_on(model, ids, with_last=with_last).backward()
+        else:
+            _loss(model(heard(model, ids, step / steps)[:, :-1]), ids).backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         for optimizer in optimizers:
             optimizer.step()

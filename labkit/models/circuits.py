@@ -9,9 +9,7 @@ circuits.json, which `make checkpoint` writes.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -21,6 +19,7 @@ from labkit.arguments import one_of
 from labkit.attention import merge_heads, split_heads
 from labkit.models.ablation import FOUR, units_of, weights_on_sources
 from labkit.models.gpt import GPT, Block
+from labkit.models.kept import load_kept
 from labkit.models.stories import (
     ANIMALS,
     NUMBERS,
@@ -35,7 +34,7 @@ from labkit.models.stories import (
 __all__ = ["CIRCUITS", "COPIED", "KEPT", "SWAPS", "Swaps", "direct_logits", "follow", "kept",
     "looking", "measure", "run_all", "spliced", "swaps"]  # fmt: skip
 
-KEPT = Path(__file__).with_name("circuits.json")
+KEPT = "circuits"
 COPIED = {"surname": SURNAMES, "owner": tuple(PRONOUNS)}  # what may be copied
 SWAPS = ("answer", "cue")
 # What some heads of layer 2 get from the other text: which part, of which heads, at which places.
@@ -261,7 +260,7 @@ def measure(model: GPT, stories: Stories, relation: str) -> dict[str, Any]:
 
 def kept() -> dict[str, dict[str, dict[str, Any]]]:
     """Give what measure says of each relation and model: "0" to "4" are starts, and "by hand"."""
-    return json.loads(KEPT.read_text(encoding="utf-8"))
+    return load_kept(KEPT)
 
 
 def run_all(models: dict[str, GPT], stories: Stories) -> dict[str, dict[str, dict[str, Any]]]:

@@ -124,8 +124,7 @@ class KVCache:
         self.n = self._written = end
         if self.bits is None or not torch.is_grad_enabled():
             return self.k, self.v
-        pairs = (k, self.k), (v, self.v)
-        return tuple(_NoGradient.apply(x, held, self.bits) for x, held in pairs)
+        return _without_gradient(k, self.k, self.bits), _without_gradient(v, self.v, self.bits)
 
     def crop(self, n: int) -> None:
         """Keep the first n positions and forget the rest, such as rejected guesses.
@@ -144,9 +143,9 @@ class KVCache:
             least = self._first + self.window - 1
             if self._first and n < least:
                 raise ValueError(
-                    f"n must be 0 or at least {least}, because position {n} sees the "
-                    f"{self.window - 1} before it, and the cache let go of those before position "
-                    f"{self._first}; got {n}. Read the text again, or widen the window."
+                    f"n must be 0 or at least {least}: the window of {self.window} that ends at "
+                    f"position n would begin before position {self._first}, and what came before "
+                    f"that was let go; got {n}. Read the text again, or widen the window."
                 )
         elif n == 0:
             self._first = self._begin = 0
@@ -208,14 +207,17 @@ class KVCache:
         """Return all keys (0) or all values (1) held."""
         if not self._like:
             raise ValueError("an empty cache has no keys and values yet. Append some first.")
-        rows = self._rows()
+        each = len(self._parts) // 2  # the codes and the scales, or one part of keys, one of values
+        mine = slice(which * each, (which + 1) * each)
+        rows = self._rows()[mine]
         if self._sunk:
-            rows = tuple(torch.cat(pair, 2) for pair in zip(self._sunk, rows, strict=True))
-        if self.bits is None:
-            return rows[which]
-        codes, scales = rows[2 * which : 2 * which + 2]
-        *_, d = self._like[which].shape
-        return dequantise(codes, scales, self.bits, d, self._like[which].dtype) if d else codes
+            pairs = zip(self._sunk[mine], rows, strict=True)
+            rows = tuple(torch.cat(pair, 2) for pair in pairs)
+        like = self._like[which]
+        if self.bits is None or not like.shape[-1]:
+            return rows[0]
+        codes, scales = rows
+        return dequantise(codes, scales, self.bits, like.shape[-1], like.dtype)
 
     def _rows(self) -> Parts:
         """Return of each part the positions from the first to the last."""
@@ -240,6 +242,8 @@ class KVCache:
         recorded = torch.is_grad_enabled() and any(x.requires_grad for x in new)
         if enough and writable and not recorded:
             return
+        if not torch.is_grad_enabled():
+            self._sunk = tuple(part.detach() for part in self._sunk)
         room = max(end - self._first, 0 if recorded else 2 * held)
         wider = tuple(x.new_empty(*x.shape[:2], room, x.shape[-1]) for x in new)
         for part, rows in zip(wider, self._rows(), strict=False):
@@ -271,6 +275,11 @@ class _NoGradient(torch.autograd.Function):
         )
 
 
+def _without_gradient(came: Tensor, held: Tensor, bits: int) -> Tensor:
+    without: Tensor = _NoGradient.apply(came, held, bits)
+    return without
+
+
 @contextmanager
 def all_or_none(caches: Sequence[KVCache]) -> Iterator[None]:
     """Put caches back as they were if an error comes out of what is done with them."""
@@ -279,6 +288,7 @@ def all_or_none(caches: Sequence[KVCache]) -> Iterator[None]:
         yield
     except BaseException:
         for cache, was in zip(caches, before, strict=True):
+            vars(cache).clear()
             vars(cache).update(was)
         raise
 

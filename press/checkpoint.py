@@ -6,7 +6,8 @@ other starts and of those of one layer; and what each run had learned after how 
 training.json. Of chapter 8's layers it writes all that its page shows, reporters.safetensors; of
 the pocket model and of the layers of chapters 3 and 5 their twenty starts, pocket.safetensors,
 cross.safetensors and two_needs.safetensors; and of chapter 9's encoder what untrained twins get,
-probes.json, and what it finds without heads, retrieval.json: all in labkit/models. On another
+probes.json, and what it finds without heads, retrieval.json; of chapter 10's circuits what follows
+what, circuits.json, and how far its model reaches, beyond.json: all in labkit/models. On another
 machine the last digits differ, and so do the files; tests train again to the same targets.
 """
 
@@ -30,8 +31,20 @@ from torch.optim.optimizer import (
 from tqdm import tqdm
 
 from labkit import attention
-from labkit.models import cross, pocket, probes, reporters, retrieval, starts, two_needs
+from labkit.models import (
+    beyond,
+    circuits,
+    cross,
+    pocket,
+    probes,
+    reporters,
+    retrieval,
+    starts,
+    two_needs,
+)
+from labkit.models.by_hand import by_hand
 from labkit.models.gpt import CHECKPOINT, GPT, load_gpt, save_gpt
+from labkit.models.kept import save_kept
 from labkit.models.stories import Stories
 from labkit.models.training import (
     HISTORIES,
@@ -125,6 +138,7 @@ ASKED = [f"{kind} {seed}" for kind in HONESTLY.values() for seed in range(5)]  #
 KEY_HEADS = {"two key heads": 2, "one key head": 1}
 SILENCED = "attention silenced 0"
 ENCODER = "encoder"  # not trained here, but tried
+CHAPTER_10 = "chapter 10"  # its circuits, and stories that are not those of the training
 CONVERTED = [  # the kept model, not trained again
     *(f"{kind} by {how} 0" for how in ("mean", "svd") for kind in KEY_HEADS),
     SILENCED,
@@ -321,6 +335,15 @@ def encoder() -> None:
         module.HISTORIES.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
 
 
+def chapter_10() -> None:
+    """Take the circuits of the kept starts apart, and ask them what their training did not have."""
+    torch.set_num_threads(1)
+    models = load_starts()
+    named = {str(seed): model for seed, model in enumerate(models)} | {"by hand": by_hand()}
+    save_kept(circuits.KEPT, circuits.run_all(named, unseen()))
+    save_kept(beyond.KEPT, beyond.run_all(models))
+
+
 def as_json(histories: dict[str, list[Report]]) -> str:
     """Write the reports as JSON, a run a line, to four places."""
     lines = []
@@ -388,6 +411,8 @@ def main() -> None:
     told |= {name: converted(name) for name in CONVERTED if not kinds}
     order = [*RUNS, *ASKED, *CONVERTED]
     HISTORIES.write_text(as_json({n: told[n] for n in order if n in told}), encoding="utf-8")
+    if not kinds or CHAPTER_10 in kinds:
+        chapter_10()
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ ON_ONE_MODEL = {
     "chapters/07_counting",
     "chapters/08_heads_that_you_train",
     "chapters/09_heads_in_a_pretrained_model",
+    "chapters/10_a_small_gpt",
 }
 MOST_WORDS, MOST_CLAIMS = 4200, 3
 MOST_WORDS_YET, MOST_CELLS_YET, MOST_CLAIMS_YET = 2000, 45, 12

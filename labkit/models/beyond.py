@@ -1,4 +1,6 @@
-"""Ask the small GPT about stories that its training did not have: longer ones, and more people.
+"""Ask the small GPT about stories that its training did not have.
+
+They are longer, more people come in, or somebody has a name that nobody had.
 
 What five starts say takes longer than a page can: it is kept in beyond.json, which
 `make checkpoint` writes.
@@ -8,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
@@ -15,11 +18,11 @@ from torch import Tensor
 
 from labkit.models.ablation import FOUR
 from labkit.models.gpt import GPT
-from labkit.models.stories import Stories
-from labkit.models.training import UNSEEN_SEED, WORDS
+from labkit.models.stories import PRONOUNS, SURNAMES, Stories
+from labkit.models.training import UNSEEN_SEED, WORDS, small_gpt, train
 
-__all__ = ["KEPT", "LONG", "SPANS", "WAYS", "judged", "long_stories", "more_people", "rescaled",
-    "run_all"]  # fmt: skip
+__all__ = ["KEPT", "LONG", "SPANS", "WAYS", "judged", "long_stories", "more_people", "of_pairs",
+    "rescaled", "run_all", "train_without_pairs"]  # fmt: skip
 
 KEPT = "beyond"
 LONG, STORIES = 256, 40  # words of a long story, and how many
@@ -33,6 +36,12 @@ WAYS: dict[str, tuple[float, float]] = {
     "base stretched by 4": (1.0, 4.0),
     "base stretched by 8": (1.0, 8.0),
 }
+
+
+# Each name has a surname that the training with held-out pairs never puts behind it.
+NEVER = {name: (SURNAMES[i % len(SURNAMES)],) for i, name in enumerate(PRONOUNS)}
+OTHERS = {name: tuple(s for s in SURNAMES if s not in NEVER[name]) for name in PRONOUNS}
+STEPS = 600  # of the training with held-out pairs
 
 
 @contextmanager
@@ -71,6 +80,21 @@ def more_people(people: int) -> Stories:
     return Stories.draw(200, WORDS, UNSEEN_SEED, most_people=people)
 
 
+def train_without_pairs(seed: int) -> GPT:
+    """Train the small GPT on stories that never have the pairs of name and surname in NEVER."""
+    model = small_gpt(seed)
+    draw = partial(Stories.draw, surnames=OTHERS)
+    for _ in train(model, STEPS, seed, every=STEPS, draw=draw):
+        pass
+    return model.eval()
+
+
+def of_pairs(held_out: bool) -> Stories:
+    """Draw 200 stories in which everybody has the pair that was held out, or nobody has it."""
+    surnames = NEVER if held_out else OTHERS
+    return Stories.draw(200, WORDS, UNSEEN_SEED, surnames=surnames)
+
+
 @torch.no_grad()
 def judged(
     model: GPT, stories: Stories, spans: Sequence[tuple[int, int]] = ((1, WORDS),)
@@ -96,8 +120,11 @@ def judged(
 
 
 def run_all(models: Sequence[GPT]) -> dict[str, Any]:
-    """Judge models on long stories in each of WAYS, and on stories of three and four people."""
-    told, long = {}, long_stories()
+    """Judge models on long stories in each of WAYS, and on stories of three and four people; and
+    train as many again without some pairs, and judge these on both kinds of pair.
+    """
+    told: dict[str, Any] = {}
+    long = long_stories()
     for name, way in WAYS.items():
         told[name] = []
         for model in models:
@@ -106,4 +133,8 @@ def run_all(models: Sequence[GPT]) -> dict[str, Any]:
     for people in (3, 4):
         stories = more_people(people)
         told[f"{people} people"] = [judged(model, stories)[0] for model in models]
+    for seed in range(len(models)):
+        model = train_without_pairs(seed)
+        for name, held_out in (("held-out pairs", True), ("other pairs", False)):
+            told.setdefault(name, []).append(judged(model, of_pairs(held_out))[0])
     return told

@@ -156,7 +156,10 @@ def swaps(stories: Stories, relation: str, what: str = "answer") -> Swaps:
                 other[list(texts)] = torch.tensor([_ID[text] for text in texts.values()])
                 at = torch.tensor(i - 1)
                 where = _flags(len(words), places)
-                told = (_flags(len(VOCABULARY), map(_ID.get, some)) for some in (word.options, new))
+                told = (
+                    _flags(len(VOCABULARY), (_ID[text] for text in some))
+                    for some in (word.options, new)
+                )
                 cases.append((ids, other, at, where, *told))
     return Swaps(*map(torch.stack, zip(*cases, strict=True)))
 

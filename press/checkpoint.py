@@ -7,7 +7,7 @@ training.json. Of chapter 8's layers it writes all that its page shows, reporter
 the pocket model and of the layers of chapters 3 and 5 their twenty starts, pocket.safetensors,
 cross.safetensors and two_needs.safetensors; and of chapter 9's encoder what untrained twins get,
 probes.json, and what it finds without heads, retrieval.json; of chapter 10's circuits what follows
-what, circuits.json, and how far its model reaches, beyond.json: all in labkit/models. On another
+what, circuits.json: all in labkit/models. On another
 machine the last digits differ, and so do the files; tests train again to the same targets.
 """
 
@@ -138,7 +138,7 @@ ASKED = [f"{kind} {seed}" for kind in HONESTLY.values() for seed in range(5)]  #
 KEY_HEADS = {"two key heads": 2, "one key head": 1}
 SILENCED = "attention silenced 0"
 ENCODER = "encoder"  # not trained here, but tried
-CHAPTER_10 = "chapter 10"  # its circuits, and stories that are not those of the training
+CIRCUITS = "circuits"  # neither
 CONVERTED = [  # the kept model, not trained again
     *(f"{kind} by {how} 0" for how in ("mean", "svd") for kind in KEY_HEADS),
     SILENCED,
@@ -335,13 +335,11 @@ def encoder() -> None:
         module.HISTORIES.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
 
 
-def chapter_10() -> None:
-    """Take the circuits of the kept starts apart, and ask them what their training did not have."""
+def follow_circuits() -> None:
+    """Take the circuits of the kept starts apart, and that of the model written by hand."""
     torch.set_num_threads(1)
-    models = load_starts()
-    named = {str(seed): model for seed, model in enumerate(models)} | {"by hand": by_hand()}
-    save_kept(circuits.KEPT, circuits.run_all(named, unseen()))
-    save_kept(beyond.KEPT, beyond.run_all(models))
+    models = {str(seed): model for seed, model in enumerate(load_starts())}
+    save_kept(circuits.KEPT, circuits.run_all(models | {"by hand": by_hand()}, unseen()))
 
 
 def as_json(histories: dict[str, list[Report]]) -> str:
@@ -411,8 +409,8 @@ def main() -> None:
     told |= {name: converted(name) for name in CONVERTED if not kinds}
     order = [*RUNS, *ASKED, *CONVERTED]
     HISTORIES.write_text(as_json({n: told[n] for n in order if n in told}), encoding="utf-8")
-    if not kinds or CHAPTER_10 in kinds:
-        chapter_10()
+    if not kinds or CIRCUITS in kinds:
+        follow_circuits()
 
 
 if __name__ == "__main__":

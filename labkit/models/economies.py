@@ -22,7 +22,7 @@ from labkit.models.ablation import FOUR
 from labkit.models.gpt import GPT
 from labkit.models.kept import load_kept
 from labkit.models.stories import Stories
-from labkit.models.training import WORDS, unseen
+from labkit.models.training import unseen
 
 __all__ = ["ECONOMIES", "Economy", "HalfCache", "Row", "judge", "judge_caches", "run_all", "table"]
 

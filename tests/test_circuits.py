@@ -32,7 +32,7 @@ def model() -> GPT:
 
 @pytest.fixture(scope="module")
 def told() -> Stories:
-    return unseen(40)
+    return unseen(20)
 
 
 @torch.no_grad()

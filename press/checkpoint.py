@@ -6,16 +6,17 @@ other starts and of those of one layer; and what each run had learned after how 
 training.json. Of chapter 8's layers it writes all that its page shows, reporters.safetensors; of
 the pocket model and of the layers of chapters 3 and 5 their twenty starts, pocket.safetensors,
 cross.safetensors and two_needs.safetensors; and of chapter 9's encoder what untrained twins get,
-probes.json, and what it finds without heads, retrieval.json; of chapter 10's circuits what follows
-what, circuits.json: all in labkit/models. On another
-machine the last digits differ, and so do the files; tests train again to the same targets.
+probes.json, and what it finds without heads, retrieval.json. What the small GPT's five starts do
+with smaller caches, with wrong ones, with their own words, with a draft and beyond their training,
+and what their answers depend on, is measured in parts, each of which has a file: see PARTS_OF_GPT. All lies in labkit/models. On
+another machine the last digits differ, and so do the files; tests train again to the same targets.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, NamedTuple
@@ -32,13 +33,17 @@ from tqdm import tqdm
 
 from labkit import attention
 from labkit.models import (
-    beyond,
+    beyond_training,
     circuits,
     cross,
+    economies,
+    exposure,
     pocket,
     probes,
     reporters,
     retrieval,
+    slips,
+    speculative,
     starts,
     two_needs,
 )
@@ -138,7 +143,6 @@ ASKED = [f"{kind} {seed}" for kind in HONESTLY.values() for seed in range(5)]  #
 KEY_HEADS = {"two key heads": 2, "one key head": 1}
 SILENCED = "attention silenced 0"
 ENCODER = "encoder"  # not trained here, but tried
-CIRCUITS = "circuits"  # neither
 CONVERTED = [  # the kept model, not trained again
     *(f"{kind} by {how} 0" for how in ("mean", "svd") for kind in KEY_HEADS),
     SILENCED,
@@ -327,19 +331,52 @@ def kept_starts() -> dict[str, dict[str, Tensor]]:
     return {name: model.state_dict() for name, model in pairs}
 
 
+def rows_of_caches() -> Iterator[tuple[str, Any]]:
+    models = load_starts("rotary")
+    rows = {name: (models, make) for name, make in economies.ECONOMIES.items()}
+    return economies.run_all(rows, retrained=False)
+
+
+def readings() -> Iterator[tuple[str, Any]]:
+    scheduled = [exposure.scheduled_gpt(seed) for seed in exposure.SCHEDULED]
+    return exposure.run_all({"rotary": load_starts("rotary"), "scheduled": scheduled})
+
+
+def beyond() -> Iterator[tuple[str, Any]]:
+    without_pairs = [beyond_training.held_out_gpt(seed) for seed in beyond_training.STARTS]
+    return beyond_training.run_all(load_starts("rotary"), without_pairs)
+
+
+def answers() -> Iterator[tuple[str, Any]]:
+    models = {str(seed): model for seed, model in enumerate(load_starts("rotary"))}
+    return circuits.run_all(models | {"by hand": by_hand()}, unseen())
+
+
+# The name of a file in labkit/models, and of the part that is made again alone.
+PARTS_OF_GPT: dict[str, Callable[[], Iterator[tuple[str, Any]]]] = {
+    "economies": rows_of_caches,
+    "slips": lambda: slips.run_all(load_starts("rotary")),
+    "exposure": readings,
+    "speculative": lambda: speculative.run_all(load_starts("rotary"), load_starts("one layer")),
+    "beyond_training": beyond,
+    "circuits": answers,
+}
+
+
+def parts_of_gpt(kinds: list[str]) -> None:
+    """Measure those of PARTS_OF_GPT that are named, or all, and write their files."""
+    torch.set_num_threads(1)
+    for name, rows in PARTS_OF_GPT.items():
+        if not kinds or name in kinds:
+            save_kept(name, dict(tqdm(rows(), name, unit="row")))
+
+
 def encoder() -> None:
     """Try untrained twins of chapter 9's encoder, and ablate its heads."""
     torch.set_num_threads(1)
     for module, told in ((probes, probes.run_untrained()), (retrieval, retrieval.run_all())):
         lines = [f"{json.dumps(name)}: {json.dumps(value)}" for name, value in told.items()]
         module.HISTORIES.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
-
-
-def follow_circuits() -> None:
-    """Take the circuits of the kept starts apart, and that of the model written by hand."""
-    torch.set_num_threads(1)
-    models = {str(seed): model for seed, model in enumerate(load_starts())}
-    save_kept(circuits.KEPT, circuits.run_all(models | {"by hand": by_hand()}, unseen()))
 
 
 def as_json(histories: dict[str, list[Report]]) -> str:
@@ -375,7 +412,7 @@ def honestly(model: GPT, kind: Short) -> list[Report]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("kinds", nargs="*", help="of runs to train again; all unless given")
+    parser.add_argument("kinds", nargs="*", help="of runs or parts to make again; all unless given")
     kinds = parser.parse_args().kinds
     names = [name for name in RUNS if not kinds or name.rpartition(" ")[0] in kinds]
     if not kinds:
@@ -388,6 +425,9 @@ def main() -> None:
         reporters.save_reporters(*train_reporters(), reporters.CHECKPOINT)
     if not kinds or ENCODER in kinds:
         encoder()
+    if kinds and not names:
+        parts_of_gpt(kinds)
+        return
     told = histories() if kinds else {}
     weights = kept_starts() if kinds else {}
     with ProcessPoolExecutor() as pool:
@@ -409,8 +449,7 @@ def main() -> None:
     told |= {name: converted(name) for name in CONVERTED if not kinds}
     order = [*RUNS, *ASKED, *CONVERTED]
     HISTORIES.write_text(as_json({n: told[n] for n in order if n in told}), encoding="utf-8")
-    if not kinds or CIRCUITS in kinds:
-        follow_circuits()
+    parts_of_gpt(kinds)
 
 
 if __name__ == "__main__":

@@ -2,36 +2,31 @@
 
 Writes labkit/models/times.json: for each chapter the machine, and for each piece of work its
 seconds, one number a round. In each round all work of a chapter is done once, so that a slow minute
-meets all of it. Everything runs on one thread and is measured by the time that the processor spends
-on it, which other programs hardly disturb.
+meets all of it. Everything runs on one thread.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import platform
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
-from tqdm import tqdm
 
 from labkit import counting
 from labkit.cache import KVCache
 from labkit.models.gpt import GPT, Block, load_gpt
-from labkit.models.times import TIMES, Record
+from labkit.models.times import TIMES
 from labkit.models.training import unseen
+from press import decoding_times
+from press.timing import FLOAT, Work, machine, measure, whole, write
 
-DIGITS = 4  # of a number of seconds
-FLOAT = 4  # bytes of a number in float32
 SHORT = 100  # times that a short piece of work is repeated within a round
 BMM = ("bmm", "baddbmm")
 WITH_PARAMETERS = ("mm", "addmm")
@@ -51,56 +46,15 @@ class Sizes(NamedTuple):
     rounds: int = 9
 
 
-class Work(NamedTuple):
-    """A piece of work: what does it and gives the seconds of each of its parts, and its counts."""
-
-    do: Callable[[], Mapping[str, float]]
-    flops: int = 0
-    bytes: int = 0
-
-
 def main() -> None:
-    argparse.ArgumentParser(description=__doc__).parse_args()
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("chapters", nargs="*", help=f"of {', '.join(WORKS)}; all unless given")
+    chapters = parser.parse_args().chapters or [*WORKS]
     torch.set_num_threads(1)
-    write(TIMES, "counting", measure(counting_works(Sizes()), Sizes().rounds))
+    for chapter in chapters:
+        works, rounds = WORKS[chapter]
+        write(TIMES, chapter, measure(works(), rounds))
     print(f"{TIMES.name} has the times of {machine()}.")
-
-
-def machine() -> str:
-    return f"{processor()}, one thread, float32"
-
-
-def processor() -> str:
-    """Name the processor's model."""
-    told = Path("/proc/cpuinfo")
-    lines = told.read_text(encoding="utf-8").splitlines() if told.is_file() else []
-    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(names, platform.processor() or platform.machine())
-
-
-def write(path: Path, chapter: str, records: Mapping[str, Record]) -> None:
-    """Put a chapter's records into the file, and leave those of the others."""
-    kept = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    told = {name: record._asdict() for name, record in records.items()}
-    kept[chapter] = {"machine": machine(), "records": told}
-    text = json.dumps(kept, indent=1, ensure_ascii=False)
-    path.write_text(text + "\n", encoding="utf-8")
-
-
-def measure(works: Mapping[str, Work], rounds: int) -> dict[str, Record]:
-    """Do all works in each round, after one round that is not kept."""
-    seconds: dict[str, list[float]] = defaultdict(list)
-    with torch.no_grad():
-        for round_ in tqdm(range(rounds + 1), desc="rounds", leave=False):
-            for name, work in works.items():
-                for part, took in work.do().items():
-                    if round_:
-                        full = f"{name}: {part}" if part else name
-                        seconds[full].append(float(f"{took:.{DIGITS}g}"))
-    return {
-        name: Record(each, works[name].flops, works[name].bytes) if name in works else Record(each)
-        for name, each in seconds.items()
-    }
 
 
 def counting_works(sizes: Sizes) -> dict[str, Work]:
@@ -199,17 +153,6 @@ def step(blocks: list[Block], caches: list[KVCache], x: Tensor, past: int) -> Te
     return x
 
 
-def whole(work: Callable[[], object]) -> Callable[[], Mapping[str, float]]:
-    """Time a piece of work as one."""
-
-    def do() -> Mapping[str, float]:
-        start = time.process_time()
-        work()
-        return {"": time.process_time() - start}
-
-    return do
-
-
 def _call(noted: Callable[[str], object], name: str, *_: object) -> None:
     noted(name)
 
@@ -302,6 +245,15 @@ def story_gpt() -> Callable[[], Mapping[str, float]]:
         return {name: each / SHORT for name, each in {**seconds, "sums and the rest": rest}.items()}
 
     return do
+
+
+WORKS: dict[str, tuple[Callable[[], Mapping[str, Work]], int]] = {
+    "counting": (lambda: counting_works(Sizes()), Sizes().rounds),
+    "decoding": (
+        lambda: decoding_times.decoding_works(decoding_times.Sizes()),
+        decoding_times.Sizes().rounds,
+    ),
+}
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ circuits.json, which `make checkpoint` writes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -266,12 +266,12 @@ def kept() -> dict[str, dict[str, dict[str, Any]]]:
     return load_kept(KEPT)
 
 
-def run_all(models: dict[str, GPT], stories: Stories) -> dict[str, dict[str, dict[str, Any]]]:
-    """Measure models by name, as kept returns them."""
-    return {
-        relation: {name: measure(model, stories, relation) for name, model in models.items()}
-        for relation in COPIED
-    }
+def run_all(
+    models: Mapping[str, GPT], stories: Stories
+) -> Iterator[tuple[str, dict[str, dict[str, Any]]]]:
+    """Measure models by name, a relation at a time, as kept returns them."""
+    for relation in COPIED:
+        yield relation, {name: measure(model, stories, relation) for name, model in models.items()}
 
 
 def _favoured(model: GPT, told: Swaps, relation: str, heads: Sequence[int]) -> dict[str, float]:

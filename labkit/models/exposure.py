@@ -31,6 +31,7 @@ TEXTS = 400
 STEPS = 1_000
 MOST_HEARD = 0.25  # share of a story's words that are the model's own, at the end of training
 STARTS = range(5)
+SCHEDULED = range(3)  # starts that were trained with scheduled sampling
 
 
 class Reading(NamedTuple):
@@ -153,7 +154,7 @@ def run_all(models: dict[str, list[GPT]]) -> Iterator[tuple[str, Any]]:
 
 
 def readings(kind: str, mode: str) -> list[Reading]:
-    """Give the kept readings of five starts.
+    """Give the kept readings of five starts, or of the three with scheduled sampling.
 
     Args:
         kind: "rotary", the small GPT, or "scheduled", trained with scheduled sampling.
@@ -163,4 +164,5 @@ def readings(kind: str, mode: str) -> list[Reading]:
     [0.0, 0.0, 0.0, 0.0, 0.0]
     """
     kept = load_kept("exposure")
-    return [Reading(**kept[f"{kind} {seed}, {mode}"]) for seed in STARTS]
+    starts = SCHEDULED if kind == "scheduled" else STARTS
+    return [Reading(**kept[f"{kind} {seed}, {mode}"]) for seed in starts]

@@ -162,7 +162,8 @@ def shown(model: GPT, make: Callable[[], KVCache], stories: Stories | None = Non
 
 def run_all(models: Sequence[GPT]) -> Iterator[tuple[str, Any]]:
     """Try each slip, and the sound cache, on each model: "slip seed" and the fields of Shown."""
-    for name, make in {"sound": KVCache, **SLIPS}.items():
+    kinds: dict[str, type[KVCache]] = {"sound": KVCache, **SLIPS}
+    for name, make in kinds.items():
         for seed, model in enumerate(models):
             yield f"{name} {seed}", shown(model.double(), make)._asdict()
 

@@ -8,8 +8,9 @@ the pocket model and of the layers of chapters 3 and 5 their twenty starts, pock
 cross.safetensors and two_needs.safetensors; and of chapter 9's encoder what untrained twins get,
 probes.json, and what it finds without heads, retrieval.json. What the small GPT's five starts do
 with smaller caches, with wrong ones, with their own words, with a draft and beyond their training,
-and what their answers depend on, is measured in parts, each of which has a file: see PARTS_OF_GPT. All lies in labkit/models. On
-another machine the last digits differ, and so do the files; tests train again to the same targets.
+and what their answers depend on, is measured in parts, each of which has a file: see PARTS_OF_GPT.
+All lies in labkit/models. On another machine the last digits differ, and so do the files; tests
+train again to the same targets.
 """
 
 from __future__ import annotations

@@ -44,8 +44,7 @@ class KVCache:
         ValueError: a window under 1, sinks under 0 or without a window, or other bits.
 
     Source: Shazeer (2019), section 2.4.1, for keys and values kept from step to step; Xiao et al.
-    (2023), section 3.2, for sinks; Hooper et al. (2024) and Liu et al. (2024) quantise caches,
-    otherwise than here.
+    (2023), section 3.2, for sinks, whose positions are there counted within the cache.
 
     >>> import torch
     >>> cache = KVCache()
@@ -54,10 +53,7 @@ class KVCache:
     3
     """
 
-    window: int | None = None
-    bits: int | None = None
-    sinks: int = 0
-    _parts: Parts = ()
+    window: int | None = None  # for a subclass that begins otherwise
 
     def __init__(self, window: int | None = None, sinks: int = 0, bits: int | None = None) -> None:
         self.window = None if window is None else size("window", window)
@@ -67,7 +63,7 @@ class KVCache:
         self._first = 0  # the first position held, but for the sinks
         self._begin = 0  # the position in the first row of the parts
         self._written = 0  # the position behind the last that was ever written there
-        self._parts = ()  # with room for more positions than are held
+        self._parts: Parts = ()  # with room for more positions than are held
         self._sunk: Parts = ()  # the same of the sinks, once positions behind them are let go
         self._like: Parts = ()  # no keys and no values, of the sizes, type and device of all
 
@@ -139,17 +135,15 @@ class KVCache:
                 f"n must lie between 0 and the {self.n} positions held; got {n}. "
                 "A cache can be cut, not stretched."
             )
-        if self.window is not None and n:
-            least = self._first + self.window - 1
-            if self._first and n < least:
-                raise ValueError(
-                    f"n must be 0 or at least {least}: the window of {self.window} that ends at "
-                    f"position n would begin before position {self._first}, and what came before "
-                    f"that was let go; got {n}. Read the text again, or widen the window."
-                )
-        elif n == 0:
-            self._first = self._begin = 0
-            self._sunk = ()
+        if n == 0:
+            self._first, self._begin, self._sunk = 0, 0, ()
+        elif self.window is not None and max(0, n - self.window + 1) < self._first:
+            raise ValueError(
+                f"n must be 0 or at least {self._first + self.window - 1}: the window of "
+                f"{self.window} that ends at position n would begin before position {self._first}, "
+                f"and what came before that was let go; got {n}. Read the text again, or widen the "
+                "window."
+            )
         self.n = n
 
     def reorder(self, index: Tensor) -> None:
@@ -207,12 +201,11 @@ class KVCache:
         """Return all keys (0) or all values (1) held."""
         if not self._like:
             raise ValueError("an empty cache has no keys and values yet. Append some first.")
-        each = len(self._parts) // 2  # the codes and the scales, or one part of keys, one of values
-        mine = slice(which * each, (which + 1) * each)
+        half = len(self._parts) // 2  # the codes and the scales, or the numbers as they came
+        mine = slice(which * half, which * half + half)
         rows = self._rows()[mine]
         if self._sunk:
-            pairs = zip(self._sunk[mine], rows, strict=True)
-            rows = tuple(torch.cat(pair, 2) for pair in pairs)
+            rows = tuple(torch.cat(both, 2) for both in zip(self._sunk[mine], rows, strict=True))
         like = self._like[which]
         if self.bits is None or not like.shape[-1]:
             return rows[0]
@@ -226,9 +219,7 @@ class KVCache:
 
     def _let_go(self) -> None:
         """Forget what the next position does not see."""
-        if self.window is None:
-            return
-        first = self.n - self.window + 1
+        first = 0 if self.window is None else self.n - self.window + 1
         if first > max(self.sinks, self._first):
             if self.sinks and not self._sunk:
                 self._sunk = tuple(part[..., : self.sinks, :].clone() for part in self._rows())
@@ -270,8 +261,7 @@ class _NoGradient(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
         raise RuntimeError(
             f"there is no gradient through a cache of {ctx.bits} bits, because rounding has none. "
-            "Decode under torch.no_grad(), and take gradients without a cache, or from one "
-            "without bits."
+            "Decode under torch.no_grad(), and take gradients from a cache without bits."
         )
 
 

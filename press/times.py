@@ -12,6 +12,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from copy import copy
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -100,7 +101,8 @@ def block_works(sizes: Sizes) -> dict[str, Work]:
     blocks, prompt, token = model.stack(), torch.randn(1, n, d), torch.randn(1, 1, d)
     caches = model.caches()
     for block, cache in zip(blocks, caches, strict=True):
-        block(prompt[:, :-1], cache=cache)
+        block(prompt[:, :-2], cache=cache)
+        block(prompt[:, -2:-1], cache=cache)  # for which room is made, and for more
     parameters = FLOAT * sum(counting.count_parameters(block) for block in blocks)
     numbers = FLOAT * sizes.layers * n * d  # of one vector for each position and layer
 
@@ -117,7 +119,7 @@ def block_works(sizes: Sizes) -> dict[str, Work]:
         ),
         "prefill by part": Work(partial(timed_by_part, blocks, prompt)),
         "decode": Work(
-            whole(lambda: step(blocks, caches, token, n - 1)),
+            whole(lambda: step(blocks, caches, token)),
             2 * sizes.layers * macs(1),
             parameters + 2 * numbers,
         ),
@@ -145,11 +147,14 @@ def through(blocks: list[Block], x: Tensor) -> Tensor:
     return x
 
 
-def step(blocks: list[Block], caches: list[KVCache], x: Tensor, past: int) -> Tensor:
-    """Read one token after those that the caches hold, and forget it again."""
+def step(blocks: list[Block], caches: list[KVCache], x: Tensor) -> Tensor:
+    """Read one token after those that the caches hold, and leave these as they are.
+
+    The copies share the memory: a step writes into the room behind what is held, as each step of a
+    text does. (A crop would let the next step move all of it.)
+    """
     for block, cache in zip(blocks, caches, strict=True):
-        x, _ = block(x, cache=cache, return_weights=True)
-        cache.crop(past)
+        x, _ = block(x, cache=copy(cache), return_weights=True)
     return x
 
 

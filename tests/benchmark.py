@@ -1,20 +1,26 @@
 """Time and memory of labkit's attention as ratios to PyTorch's module and to a loop over heads;
-a decoding step with labkit's cache as a ratio to the whole pass and to transformers' cache; a step
-of heads that share keys as a ratio to PyTorch's other ways; attention in tiles as a ratio to the
+a decoding step with labkit's cache as a ratio to the whole pass and to transformers' cache, and
+with a window or quantised numbers as a ratio to the plain cache; a step of heads that share keys as
+a ratio to PyTorch's other ways; attention in tiles as a ratio to the
 products written out and to PyTorch's kernel.
 
-Run with `make bench`, or `python -m tests.benchmark`; it takes about four minutes. Speed differs
+Run with `make bench`, or `python -m tests.benchmark`; it takes about five minutes. Speed differs
 from machine to machine and from minute to minute, so every figure is a ratio within one run: the
 contestants take turns, in a new order each round, and each round gives one ratio. The tables show
 the median of the rounds and, in brackets, the quartiles. Under 1, labkit needs less.
 
 A decoding step gives the output of the last of n positions. With a cache it projects that one,
-appends its key and value to the n - 1 held, and attends. Then the cache is cut to n - 1 again,
-which moves no number in either cache. So what labkit's copies when it doubles is left out: over a
-whole text, less than two more writes of each number. transformers' copies all at each step.
+appends its key and value to the n - 1 held, and attends. Then the cache is as before, for each step
+is given a shallow copy of it, which writes into the same room; transformers' cache is cut, which
+moves no number. So what labkit's copies when it doubles is left out: over a whole text, less than
+two more writes of each number. transformers' copies all at each step. A cache with a window is
+ahead where n is far above the window, one with sinks copies its window at each step, and a
+quantised one reads all its codes back into floating point, which PyTorch does slowly on a CPU: it
+saves memory, not time.
 
 Where heads share keys, one query of each is attended: labkit folds the heads that read the same
-keys into the queries of one head; PyTorch has a flag for it, or every key is repeated for each of
+keys into the queries of one head, inside its attention function too, whose checks are then counted;
+PyTorch has a flag for it, or every key is repeated for each of
 its readers, as is done where the flag is not known.
 
 One thread is measured by its CPU time, which other programs hardly disturb. `--threads 2` measures
@@ -33,6 +39,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from copy import copy
 from pathlib import Path
 
 os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # else the profiler reports each start and stop
@@ -74,10 +81,19 @@ STEP_COMPARISONS = {
     "cached / whole pass": ("cached", "whole pass"),
     "cached / transformers": ("cached", "transformers"),
 }
+WINDOW, SINKS = 256, 4
+KINDS = {  # what a cache is made with
+    "window": {"window": WINDOW},
+    "window and sinks": {"window": WINDOW, "sinks": SINKS},
+    "8 bits": {"bits": 8},
+    "4 bits": {"bits": 4},
+}
+KIND_COMPARISONS = {f"{kind} / plain": (kind, "plain") for kind in KINDS}
 SHARED = [(n, 32, h_kv, 64) for n in (1024, 4096) for h_kv in (8, 4, 1)]  # n, h, h_kv, d_k
 SHARED_COMPARISONS = {
     "folded / enable_gqa": ("folded", "enable_gqa"),
     "folded / repeat_interleave": ("folded", "repeat_interleave"),
+    "labkit's function / enable_gqa": ("labkit's function", "enable_gqa"),
 }
 TILED = [(n, is_causal) for n in (256, 1024, 2048) for is_causal in (False, True)]
 BLOCK = 128  # queries, and keys, of a tile
@@ -180,9 +196,7 @@ def make_decoding_steps(n: int, d_model: int = 768, h: int = 12) -> dict[str, St
     last = x[:, -1:]
 
     def cached() -> Tensor:
-        out = module(last, cache=cache)
-        cache.crop(n - 1)
-        return out
+        return module(last, cache=copy(cache))
 
     def with_dynamic_cache() -> Tensor:
         out = theirs(last)
@@ -195,10 +209,30 @@ def make_decoding_steps(n: int, d_model: int = 768, h: int = 12) -> dict[str, St
         "transformers": with_dynamic_cache,
     }
     with torch.no_grad():
-        module(x[:, :-1], cache=cache)
+        fill(module, x, cache)
         theirs(x[:, :-1])
         for step in steps.values():
             torch.testing.assert_close(step(), cached(), rtol=1e-3, atol=1e-4)
+    return {name: torch.no_grad()(step) for name, step in steps.items()}
+
+
+def fill(module: MultiHeadAttention, x: Tensor, cache: KVCache) -> None:
+    """Let a cache hold all positions but the last, and have room for that one."""
+    module(x[:, :-2], cache=cache)
+    module(x[:, -2:-1], cache=cache)
+
+
+def make_kind_steps(n: int, d_model: int = 768, h: int = 12) -> dict[str, Step]:
+    """Return a decoding step with each kind of cache."""
+    torch.manual_seed(0)
+    module, x = MultiHeadAttention(d_model, h).eval(), torch.randn(1, n, d_model)
+    steps, last = {}, x[:, -1:]
+    with torch.no_grad():
+        for kind, options in {"plain": {}, **KINDS}.items():
+            cache = KVCache(**options)
+            fill(module, x, cache)
+            steps[kind] = lambda cache=cache: module(last, cache=copy(cache))
+        torch.testing.assert_close(steps["8 bits"](), steps["plain"](), rtol=0.02, atol=0.02)
     return {name: torch.no_grad()(step) for name, step in steps.items()}
 
 
@@ -215,6 +249,7 @@ def make_shared_steps(n: int, h: int, h_kv: int, d_k: int) -> dict[str, Step]:
         "folded": lambda: fused_attention(q, k, v, None, False, d_k**-0.5, 0.0),
         "enable_gqa": lambda: F.scaled_dot_product_attention(q, k, v, enable_gqa=True),
         "repeat_interleave": repeated,
+        "labkit's function": lambda: scaled_dot_product_attention(q, k, v, enable_gqa=True),
     }
     for step in steps.values():
         torch.testing.assert_close(step(), repeated(), rtol=1e-3, atol=1e-4)
@@ -374,6 +409,17 @@ def compare_decoding(progress: tqdm) -> None:
     print_table("Time of a decoding step, B = 1, d_model = 768, h = 12", header, rows)
 
 
+def compare_kinds(progress: tqdm) -> None:
+    rows = []
+    for n in DECODED:
+        progress.set_description(f"kinds of caches at n = {n}")
+        rounds = time_in_turns(make_kind_steps(n))
+        rows.append([str(n), *ratios(rounds, KIND_COMPARISONS), str(len(rounds["plain"]))])
+        progress.update()
+    title = f"Time of a decoding step with other caches, window {WINDOW}, sinks {SINKS}"
+    print_table(title, ["n", *KIND_COMPARISONS, "rounds"], rows)
+
+
 def compare_sharing(progress: tqdm) -> None:
     rows = []
     for size in SHARED:
@@ -433,11 +479,12 @@ def main() -> None:
     print("PyTorch is torch.nn.MultiheadAttention(batch_first=True), with or without its weights;")
     print("loop computes head after head; transformers is labkit's layer with its DynamicCache and")
     print("PyTorch's function. The parameters are the same, and the outputs agree.")
-    more = len(DECODED) + len(SHARED) + len(TILED) + len(LENGTHS) + IMPORTS
+    more = 2 * len(DECODED) + len(SHARED) + len(TILED) + len(LENGTHS) + IMPORTS
     total = 2 * len(MODES) * len(SIZES) + more
     with tqdm(total=total, file=sys.stderr, leave=False) as progress:
         compare_speed(progress)
         compare_decoding(progress)
+        compare_kinds(progress)
         compare_sharing(progress)
         compare_tiles(progress)
         compare_memory(progress)

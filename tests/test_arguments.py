@@ -16,6 +16,7 @@ from labkit import (
 from tests.refusing import check_refusal
 
 X = torch.zeros(2, 5, 8)
+HEADS = torch.zeros(1, 4, 5, 8)
 MASK = torch.ones(5, 5, dtype=torch.bool)
 
 
@@ -63,6 +64,31 @@ ERRORS = {
         lambda: attend(X.expand(3, 2, 5, 8), X.expand(4, 2, 5, 8), X),
         ValueError,
         ["equal or 1", "(3, 2)", "(4, 2)"],
+    ),
+    "fewer heads of keys without the flag": (
+        lambda: attend(HEADS, HEADS[:, :2], HEADS[:, :2]),
+        ValueError,
+        ["q (1, 4, 5, 8)", "k (1, 2, 5, 8)", "enable_gqa=True"],
+    ),
+    "heads of keys that do not divide those of q": (
+        lambda: attend(HEADS, HEADS[:, :3], HEADS[:, :3], enable_gqa=True),
+        ValueError,
+        ["(..., h, n_q, d_k)", "divides h", "k (1, 3, 5, 8)"],
+    ),
+    "as many heads of keys as not of values": (
+        lambda: attend(HEADS, HEADS[:, :2], HEADS[:, :1], enable_gqa=True),
+        ValueError,
+        ["k (1, 2, 5, 8)", "v (1, 1, 5, 8)"],
+    ),
+    "no heads to share": (
+        lambda: attend(X[0], X[0], X[0], enable_gqa=True),
+        ValueError,
+        ["(..., h, n_q, d_k)", "q (5, 8)"],
+    ),
+    "mask of the heads of keys": (
+        lambda: attend(HEADS, HEADS[:, :2], HEADS[:, :2], MASK.expand(2, 5, 5), enable_gqa=True),
+        ValueError,
+        ["(1, 4, 5, 5)", "(2, 5, 5)"],
     ),
     "mask a list": (lambda: attend(mask=[True]), TypeError, ["mask", "Tensor", "list"]),
     "mask of integers": (

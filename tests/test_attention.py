@@ -518,6 +518,54 @@ def test_shared_heads_equal_copies_in_value_and_gradient(
     assert_all_close(*found, TOLERANCE[torch.float64])
 
 
+@given(
+    lead=st.sampled_from(((), (2,), (2, 1), (0,))),
+    h_kv=st.integers(1, 3),
+    readers=st.integers(1, 3),
+    n_q=st.integers(1, 5),
+    n_k=st.integers(1, 5),
+    d=st.tuples(st.integers(1, 5), st.integers(1, 5)),
+    masked=st.sampled_from((None, "keys", "heads")),
+    is_causal=st.booleans(),
+    return_weights=st.booleans(),
+    seed=seeds,
+)
+@repeatable
+def test_attention_with_fewer_heads_of_keys_equals_pytorch(
+    lead, h_kv, readers, n_q, n_k, d, masked, is_causal, return_weights, seed
+):
+    h, (d_k, d_v) = h_kv * readers, d
+    shapes = (*lead, h, n_q, d_k), (*lead, h_kv, n_k, d_k), (*lead, h_kv, n_k, d_v)
+    q, k, v = draw_normal(seed, *shapes, dtype=torch.float64)
+    rows = {"keys": (1, n_k), "heads": (h, n_q, n_k)}.get(masked)
+    mask = None if rows is None else draw_mask(seed, *rows) | (torch.arange(n_k) == 0)
+    is_causal = is_causal and n_q <= n_k
+
+    def ours(q, k, v):
+        out = scaled_dot_product_attention(
+            q, k, v, mask, is_causal=is_causal, enable_gqa=True, return_weights=return_weights
+        )
+        return out[0] if return_weights else out
+
+    def theirs(q, k, v):
+        may = causal_mask(n_q, n_k) if is_causal else torch.ones(n_q, n_k, dtype=torch.bool)
+        may = may if mask is None else may & mask
+        return F.scaled_dot_product_attention(q, k, v, may, enable_gqa=True)
+
+    assert_all_close(
+        value_and_gradients(ours, q, k, v), value_and_gradients(theirs, q, k, v), 1e-12
+    )
+
+
+def test_shared_heads_broadcast_over_the_batch_and_give_weights_of_all_heads():
+    q, k, v = draw_normal(0, (3, 4, 5, 2), (1, 2, 6, 2), (2, 6, 2), dtype=torch.float64)
+    out, weights = scaled_dot_product_attention(q, k, v, enable_gqa=True, return_weights=True)
+    assert weights.shape == (3, 4, 5, 6)
+    each = (x.expand(3, 2, 6, 2).repeat_interleave(2, 1) for x in (k, v))
+    torch.testing.assert_close(out, scaled_dot_product_attention(q, *each))
+    torch.testing.assert_close(out, scaled_dot_product_attention(q, k, v, enable_gqa=True))
+
+
 @PATHS
 @pytest.mark.parametrize("n", [1, 4])
 def test_neighbours_read_the_same_head_of_keys(n, return_weights):

@@ -7,7 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from labkit import KVCache, counting
-from labkit.models.gpt import GPT
+from labkit import positions as labkit_positions
+from labkit.models.gpt import GPT, load_gpt, save_gpt
 from labkit.positions import sinusoids
 from tests.refusing import check_refusal
 
@@ -128,6 +129,39 @@ def test_caches_equal_the_whole_pass(h_kv, positions, blocks):
         start = end
     assert [cache.n for cache in caches] == [N] * 3
     assert [cache.k.shape for cache in caches] == [(2, h_kv, N, 2)] * 3
+
+
+@torch.no_grad()
+def test_a_pass_makes_its_rotary_tables_once(monkeypatch):
+    model, ids, made, angles = make_model(), draw_ids(2, N), [], labkit_positions._angles
+    monkeypatch.setattr(
+        labkit_positions, "_angles", lambda *given: (made.append(given), angles(*given))[1]
+    )
+    model(ids)
+    assert len(made) == 1
+    caches = model.caches()
+    model(ids, caches=caches)
+    model(ids[:, :1], caches=caches)
+    assert len(made) == 3
+    model.stack()[1].attention.rotary_scaling = 2.0  # a layer may have others
+    model(ids)
+    assert len(made) == 5
+
+
+@torch.no_grad()
+def test_positions_that_are_scaled_are_those_of_a_shorter_text(tmp_path):
+    """Twice as many words, each second one unseen: the rest has the angles of a text as long."""
+    plain, scaled, ids = make_model(), make_model(rotary_scaling=2.0), draw_ids(2, 2 * N)
+    may = torch.arange(2 * N) % 2 == 0
+    assert_same(scaled(ids, may)[:, ::2], plain(ids[:, ::2]))
+    assert not torch.allclose(plain(ids, may)[:, ::2], plain(ids[:, ::2]))
+    caches = scaled.caches()
+    parts = [scaled(part, caches=caches) for part in ids.split([3, 1, 2 * N - 4], 1)]
+    assert_same(torch.cat(parts, 1), scaled(ids))
+    save_gpt(scaled, tmp_path / "a")
+    save_gpt(plain, tmp_path / "b")
+    kept = [load_gpt(tmp_path / name).stack()[0].attention.rotary_scaling for name in "ab"]
+    assert kept == [2.0, 1.0]
 
 
 @EACH

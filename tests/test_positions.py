@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from labkit import MultiHeadAttention, scaled_dot_product_attention, split_heads
-from labkit.positions import rotate, sinusoids
+from labkit import MultiHeadAttention, positions, scaled_dot_product_attention, split_heads
+from labkit.positions import neighbours_to_halves, one_pass, rotate, sinusoids
 from tests.drawn import draw
 from tests.refusing import check_refusal
 
@@ -85,6 +85,85 @@ def test_rotation_starts_where_it_is_told():
     assert torch.equal(rotate(x)[:, 0], x[:, 0])
 
 
+def test_positions_may_be_given_one_by_one():
+    x, order = draw(2, 9, 4), torch.tensor([3, 0, 7, 7, 1])
+    assert_same(rotate(x)[:, order], rotate(x[:, order], start=order))
+
+
+@given(start=starts, base=bases, scaling=st.sampled_from((0.5, 2.0, 8.0)), seed=seeds)
+@repeatable
+def test_scaling_divides_positions(start, base, scaling, seed):
+    x = draw(2, 7, 8, seed=seed)
+    places = torch.arange(start, start + 7) / scaling
+    expected = rotate(x, base, places)
+    assert_same(rotate(x, base, start, scaling=scaling), expected)
+    assert_same(rotate(x, base, torch.arange(start, start + 7), scaling=scaling), expected)
+    assert torch.equal(rotate(x, base, start, scaling=1), rotate(x, base, start))
+
+
+def llama(x: Tensor, base: float, start: int) -> Tensor:
+    """Rotate as transformers does for Llama: x cos + rotate_half(x) sin, tables side by side."""
+    *_, n, d = x.shape
+    places = torch.arange(start, start + n, dtype=torch.float64)
+    angles = places[:, None] * base ** (-torch.arange(0, d, 2, dtype=torch.float64) / d)
+    cos, sin = (torch.cat([table, table], -1) for table in (angles.cos(), angles.sin()))
+    return x * cos + torch.cat([-x[..., d // 2 :], x[..., : d // 2]], -1) * sin
+
+
+@given(start=starts, base=bases, pairs=st.integers(1, 5), seed=seeds)
+@repeatable
+def test_one_order_of_features_leads_from_neighbours_to_halves(start, base, pairs, seed):
+    x, order = draw(2, 7, 2 * pairs, seed=seed), neighbours_to_halves(2 * pairs)
+    assert_same(rotate(x, base, start, pairs="halves"), llama(x, base, start))
+    halves = rotate(x[..., order], base, start, pairs="halves")
+    assert_same(halves, rotate(x, base, start)[..., order])
+    assert_same(halves[..., order.argsort()], rotate(x, base, start))
+
+
+def test_weights_of_one_convention_are_wrong_in_the_other():
+    """Their rows take the order head by head; read as they are, the scores are others."""
+    w_q, w_k, x, order = draw(12, 6), draw(12, 6, seed=1), draw(5, 6), neighbours_to_halves(4)
+
+    def scores(w_q: Tensor, w_k: Tensor, pairs: str) -> Tensor:
+        q, k = (rotate(split_heads(x @ w.T, 3), 10.0, pairs=pairs) for w in (w_q, w_k))
+        return q @ k.mT
+
+    ordered = [w.unflatten(0, (3, 4))[:, order].flatten(0, 1) for w in (w_q, w_k)]
+    right = scores(w_q, w_k, "neighbours")
+    assert_same(scores(*ordered, "halves"), right)
+    mixed = scores(w_q, w_k, "halves")
+    assert not torch.allclose(mixed, right, atol=0.1)
+    assert_same(mixed.diagonal(0, 1, 2), right.diagonal(0, 1, 2))  # at distance 0 nothing shows
+
+
+def test_a_pass_makes_its_tables_once(monkeypatch):
+    made, angles = [], positions._angles
+
+    def counted(*arguments):
+        made.append(arguments)
+        return angles(*arguments)
+
+    monkeypatch.setattr(positions, "_angles", counted)
+    x = draw(2, 9, 4)
+    with one_pass():
+        once = [rotate(x), rotate(x), rotate(x, start=3), rotate(x.float())]
+        with one_pass():
+            rotate(x)
+        rotate(x, start=3)
+    assert len(made) == 3
+    assert_same(once[0], rotate(x))
+    assert_same(once[2], rotate(x, start=3))
+    assert once[3].dtype == torch.float32
+    made.clear()
+    rotate(x)
+    rotate(x)
+    assert len(made) == 2  # nothing is kept behind a pass
+    made.clear()
+    layer = make_layer(rotary_base=7.0)
+    layer(draw(2, 5, 6))
+    assert len(made) == 1  # queries and keys stand at the same places
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
 def test_rotation_keeps_the_type_and_the_angle_far_out(dtype):
     x = draw(3, 8)
@@ -127,6 +206,17 @@ def test_the_layer_turns_queries_and_keys_and_not_values(n_k, return_weights):
     assert_same(out, layer.w_o(heads.transpose(1, 2).flatten(2)))
 
 
+def test_a_layer_scales_its_positions():
+    layer, plain, x = make_layer(rotary_base=7.0, rotary_scaling=2.5), make_layer(), draw(2, 5, 6)
+    plain.load_state_dict(layer.state_dict())
+    q, k, v = (split_heads(w(x), 3) for w in (layer.w_q, layer.w_k, layer.w_v))
+    q, k = (rotate(part, 7.0, torch.arange(5).double() / 2.5) for part in (q, k))
+    expected = layer.w_o(scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2))
+    assert_same(layer(x), expected)
+    layer.rotary_scaling = 1.0
+    assert not torch.allclose(layer(x), expected)
+
+
 def test_padding_on_the_left_changes_nothing():
     layer, x = make_layer(rotary_base=10.0), draw(2, 5, 6)
     padded = torch.cat([draw(2, 3, 6, seed=1), x], 1)
@@ -147,6 +237,32 @@ ERRORS = {
     "an odd width": (lambda: rotate(draw(2, 3)), ValueError, ["d", "even", "pairs", "3"]),
     "whole numbers": (lambda: rotate(torch.ones(2, 2).long()), TypeError, ["floating", "int64"]),
     "a start between two": (lambda: rotate(draw(2, 4), start=0.5), TypeError, ["start", "0.5"]),
+    "positions of another number": (
+        lambda: rotate(draw(2, 4), start=torch.arange(3)),
+        ValueError,
+        ["start", "(n,) = (2,)", "(3,)"],
+    ),
+    "pairs of another kind": (
+        lambda: rotate(draw(2, 4), pairs="thirds"),
+        ValueError,
+        ["pairs", "neighbours, halves", "'thirds'"],
+    ),
+    "a scaling of 0": (
+        lambda: rotate(draw(2, 4), scaling=0),
+        ValueError,
+        ["scaling", "above 0", "0.0"],
+    ),
+    "a layer's scaling": (
+        lambda: make_layer(rotary_base=7.0, rotary_scaling=-1),
+        ValueError,
+        ["rotary_scaling", "above 0", "-1.0"],
+    ),
+    "a scaling of nothing": (
+        lambda: make_layer(rotary_scaling=2),
+        ValueError,
+        ["rotary_scaling", "2", "Give a rotary_base"],
+    ),
+    "halves of an odd width": (lambda: neighbours_to_halves(3), ValueError, ["d", "even", "3"]),
     "a base of 0": (lambda: rotate(draw(2, 4), 0.0), ValueError, ["base", "above 0", "0.0"]),
     "a base below 0": (lambda: rotate(draw(2, 4), -1), ValueError, ["base", "above 0", "-1.0"]),
     "a base of no number": (lambda: rotate(draw(2, 4), "a"), TypeError, ["base", "number", "str"]),

@@ -122,8 +122,8 @@ pages: book ## Open every page, and the labs in JupyterLab, in a browser; ALL=1 
 	@$(BIN)/python -m press.install_browser
 	@$(if $(ALL),ALL_PAGES=1) $(UNLESS_PASSED) pages $(BIN)/python -m pytest -n 2 tests/browser
 
-checkpoint: setup ## Train again what pages play: chapter 8's layers, the small GPT and its variants
-	@echo "== Training, about ten minutes on two cores"
+checkpoint: setup ## Train and measure again what pages play: the small GPT above all
+	@echo "== Training and measuring, about twenty-five minutes on two cores"
 	@$(BIN)/python -m press.checkpoint
 
 colab: book ## Run labs as Colab would, without anything of ours; ALL=1 for every lab
@@ -138,7 +138,7 @@ seal: setup ## Accept the ledger's order and its typed rows as they are
 	@$(BIN)/python -m tests.test_seal
 
 # Freed memory is kept for the next tensor, as on a GPU, and not given back to the system.
-times: setup ## Measure again what chapter 7 tells about time, on this machine, in about five minutes
+times: setup ## Measure again what chapters 7 and 11 tell about time, on this machine, in about ten minutes
 	@OMP_NUM_THREADS=1 MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=17179869184 $(BIN)/python -m press.times
 
 ranks: setup ## Train the small GPT with its heads over WORLD=2 processes, and compare with one

@@ -113,7 +113,8 @@ def steps(sizes: Sizes) -> Iterator[tuple[str, Work]]:
         for name, make in kinds.items():
             caches = [make() for _ in layers]
             for layer, cache in zip(layers, caches, strict=True):
-                layer(prompt, cache=cache)
+                layer(prompt[:, 1:], cache=cache)
+                layer(word, cache=cache)  # upon which a window lets go of what it does not see
             held = sum(cache.nbytes for cache in caches) // len(caches)
             yield f"step, {name}", Work(partial(_steps, sizes, layers, caches, word), 0, held)
 

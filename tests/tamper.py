@@ -194,8 +194,10 @@ def tests_of(module: str) -> list[str]:
     }
     near = [name for name in code if imports(code[name], module) or imports(code[module], name)]
     dotted = [name.replace("/", ".").removesuffix(".__init__") for name in (module, *near)]
-    files = [f"tests/test_{name.rpartition('.')[2]}.py" for name in dotted]
-    return [f"labkit/{module}.py", *(name for name in files if (ROOT / name).is_file())]
+    names = [name.rpartition(".")[2] for name in dotted]
+    found = [ROOT.glob(f"tests/test_{name}{more}.py") for name in names for more in ("", "_*")]
+    files = dict.fromkeys(f"tests/{path.name}" for each in found for path in sorted(each))
+    return [f"labkit/{module}.py", *files]
 
 
 def imports(code: str, module: str) -> bool:

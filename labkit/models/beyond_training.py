@@ -103,7 +103,7 @@ def length(model: GPT, n: int, way: str = "as it is", count: int = STORIES) -> L
         way: one of WAYS.
         count: texts.
 
-    >>> 0 < length(small_gpt(0), 48, count=2).right["number"] < 0.5
+    >>> length(small_gpt(0), 48, count=2).kl > 1
     True
     """
     stories = Stories.draw(count, n, UNSEEN_SEED)

@@ -143,7 +143,7 @@ def swaps(stories: Stories, relation: str, what: str = "answer") -> Swaps:
     >>> found = swaps(unseen(8), "owner")
     >>> changed = (found.ids != found.other)[0].nonzero().flatten()
     >>> decode(found.ids[0, changed]), decode(found.other[0, changed])
-    ('mia', 'ann')
+    ('tom', 'max')
     """
     one_of("relation", relation, FOUR if one_of("what", what, SWAPS) == "answer" else FOUR[2:])
     exchange = _answers if what == "answer" else _cues

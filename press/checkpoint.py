@@ -7,9 +7,10 @@ training.json. Of chapter 8's layers it writes all that its page shows, reporter
 the pocket model and of the layers of chapters 3 and 5 their twenty starts, pocket.safetensors,
 cross.safetensors and two_needs.safetensors; and of chapter 9's encoder what untrained twins get,
 probes.json, and what it finds without heads, retrieval.json. What the small GPT's five starts do
-with smaller caches, with wrong ones, with their own words, with a draft and beyond their training
-is measured in parts, each of which has a file: see PARTS_OF_GPT. All lies in labkit/models. On
-another machine the last digits differ, and so do the files; tests train again to the same targets.
+with smaller caches, with wrong ones, with their own words, with a draft and beyond their training,
+and what their answers depend on, is measured in parts, each of which has a file: see PARTS_OF_GPT.
+All lies in labkit/models. On another machine the last digits differ, and so do the files; tests
+train again to the same targets.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from tqdm import tqdm
 from labkit import attention
 from labkit.models import (
     beyond_training,
+    circuits,
     cross,
     economies,
     exposure,
@@ -46,6 +48,7 @@ from labkit.models import (
     starts,
     two_needs,
 )
+from labkit.models.by_hand import by_hand
 from labkit.models.gpt import CHECKPOINT, GPT, load_gpt, save_gpt
 from labkit.models.kept import save_kept
 from labkit.models.stories import Stories
@@ -345,6 +348,11 @@ def beyond() -> Iterator[tuple[str, Any]]:
     return beyond_training.run_all(load_starts("rotary"), without_pairs)
 
 
+def answers() -> Iterator[tuple[str, Any]]:
+    models = {str(seed): model for seed, model in enumerate(load_starts("rotary"))}
+    return circuits.run_all(models | {"by hand": by_hand()}, unseen())
+
+
 # The name of a file in labkit/models, and of the part that is made again alone.
 PARTS_OF_GPT: dict[str, Callable[[], Iterator[tuple[str, Any]]]] = {
     "economies": rows_of_caches,
@@ -352,6 +360,7 @@ PARTS_OF_GPT: dict[str, Callable[[], Iterator[tuple[str, Any]]]] = {
     "exposure": readings,
     "speculative": lambda: speculative.run_all(load_starts("rotary"), load_starts("one layer")),
     "beyond_training": beyond,
+    "circuits": answers,
 }
 
 

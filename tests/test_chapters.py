@@ -24,6 +24,7 @@ ON_ONE_MODEL = {
     "chapters/07_counting",
     "chapters/08_heads_that_you_train",
     "chapters/09_heads_in_a_pretrained_model",
+    "chapters/10_a_small_gpt",
     "chapters/11_decoding_with_a_cache",
 }
 MOST_WORDS, MOST_CLAIMS = 4200, 3

@@ -73,7 +73,7 @@ OTHERS = {
     "roofline": 7,
     "arithmetic intensity": 7,
     "HBM": 7,
-    "KL divergence": 10,
+    "Kullback-Leibler divergence": 10,
     "direct logits": 10,
     "activation patching": 10,
     "attention sink": 11,

@@ -88,11 +88,6 @@ def told_way(model: GPT, way: str, n: int) -> Iterator[Tensor | None]:
             layer.rotary_base, layer.rotary_scaling = base, scaling
 
 
-def _on_right(stories: Stories, logits: Tensor) -> Tensor:
-    """Return the probability of what may stand there, for words 1 to n - 1: (B, n - 1)."""
-    return (logits[:, :-1].softmax(-1) * stories.options[:, 1:]).sum(-1)
-
-
 @torch.no_grad()
 def length(model: GPT, n: int, way: str = "as it is", count: int = STORIES) -> Length:
     """Judge a model on the end of longer stories.
@@ -109,7 +104,7 @@ def length(model: GPT, n: int, way: str = "as it is", count: int = STORIES) -> L
     stories = Stories.draw(count, n, UNSEEN_SEED)
     with told_way(model, way, n) as mask:
         logits = model(stories.ids, mask)
-    kl, right = stories.divergence(logits), _on_right(stories, logits)
+    kl, right = stories.divergence(logits), stories.on_right(logits.softmax(-1))
     last = torch.zeros_like(right, dtype=torch.bool)
     last[:, -LAST:] = True
     sources = stories.sources("owner")
@@ -166,7 +161,7 @@ def crowd(model: GPT, most_people: int, count: int = 400) -> Crowd:
     """
     stories = Stories.draw(count, WORDS, UNSEEN_SEED, most_people=most_people)
     logits = model(stories.ids)
-    right, owner = _on_right(stories, logits), stories.of("owner")[:, 1:]
+    right, owner = stories.on_right(logits.softmax(-1)), stories.of("owner")[:, 1:]
     known = (stories.ids == encode("suits")).cumsum(1)[:, :-1]
     told = stories.right(logits.softmax(-1))
     return Crowd(

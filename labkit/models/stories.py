@@ -391,6 +391,22 @@ class Stories:
                     looks[b, i, list(word.sources)] = True
         return looks
 
+    def on_right(self, probabilities: Tensor) -> Tensor:
+        """Give what a model gives to the words that may stand there, all together: (B, n - 1).
+
+        Args:
+            probabilities: as in right.
+
+        Raises:
+            ValueError: another shape.
+
+        >>> told = Stories.draw(2, 8, seed=0)
+        >>> told.on_right(told.truth.roll(-1, dims=1)).shape
+        torch.Size([2, 7])
+        """
+        self._check_form("probabilities", probabilities)
+        return (probabilities[:, :-1] * self.options[:, 1:]).sum(-1)
+
     def right(self, probabilities: Tensor) -> dict[str, float]:
         """Average what a model gives to the words that may stand where a relation fixes them.
 
@@ -404,8 +420,7 @@ class Stories:
         Raises:
             ValueError: another shape.
         """
-        self._check_form("probabilities", probabilities)
-        on_right = (probabilities[:, :-1] * self.options[:, 1:]).sum(-1)
+        on_right = self.on_right(probabilities)
         return {name: on_right[self.of(name)[:, 1:]].mean().item() for name in RELATIONS[1:]}
 
     def _check_form(self, name: str, values: Tensor) -> None:

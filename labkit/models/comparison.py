@@ -55,7 +55,7 @@ def compare(model: GPT, stories: Stories) -> Comparison:
     options, said = stories.options[:, 1:], logits[:, :-1]
     fixed = ~stories.of("free")[:, 1:]
     may_come = options.gather(-1, said.argmax(-1, keepdim=True)).squeeze(-1)
-    on_right = (said.double().softmax(-1) * options).sum(-1)
+    on_right = stories.on_right(logits.double().softmax(-1))
     on_sources = weights_on_sources(weights, stories)
     best = on_sources.flatten(0, 1).max(0)
 

@@ -60,9 +60,10 @@ def main() -> None:
     wanted = parser.parse_args().chapters or ["counting", "decoding"]
     torch.set_num_threads(1)
     if "counting" in wanted:
-        write(TIMES, "counting", measure(counting_works(Sizes()), Sizes().rounds))
+        write(TIMES, "counting", measure(counting_works(Sizes()), Sizes().rounds), machine())
     if "decoding" in wanted:
-        write(TIMES, "decoding", measure(decoding_works(DecodingSizes()), DecodingSizes().rounds))
+        decoding = measure(decoding_works(DecodingSizes()), DecodingSizes().rounds)
+        write(TIMES, "decoding", decoding, machine())
     print(f"{TIMES.name} has the times of {machine()}.")
 
 
@@ -78,11 +79,11 @@ def processor() -> str:
     return next(names, platform.processor() or platform.machine())
 
 
-def write(path: Path, chapter: str, records: Mapping[str, Record]) -> None:
-    """Put a chapter's records into the file, and leave those of the others."""
+def write(path: Path, chapter: str, records: Mapping[str, Record], of: str) -> None:
+    """Put a chapter's records, of a machine, into the file, and leave those of the others."""
     kept = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
     told = {name: record._asdict() for name, record in records.items()}
-    kept[chapter] = {"machine": machine(), "records": told}
+    kept[chapter] = {"machine": of, "records": told}
     text = json.dumps(kept, indent=1, ensure_ascii=False)
     path.write_text(text + "\n", encoding="utf-8")
 

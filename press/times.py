@@ -31,7 +31,7 @@ from labkit.models.gpt import GPT, Block, load_gpt
 from labkit.models.times import TIMES, Record
 from labkit.models.training import unseen
 from press.decoding_times import Sizes as DecodingSizes
-from press.decoding_times import decoding_works
+from press.decoding_times import decoding_works, sharing_works
 from press.timing import FLOAT, Work, whole
 
 DIGITS = 4  # of a number of seconds
@@ -56,14 +56,16 @@ class Sizes(NamedTuple):
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("chapters", nargs="*", metavar="CHAPTER")
-    wanted = parser.parse_args().chapters or ["counting", "decoding"]
+    parts: dict[str, tuple[Callable[[], dict[str, Work]], int]] = {
+        "counting": (lambda: counting_works(Sizes()), Sizes().rounds),
+        "decoding": (lambda: decoding_works(DecodingSizes()), DecodingSizes().rounds),
+        "sharing": (lambda: sharing_works(DecodingSizes()), DecodingSizes().rounds),
+    }
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"some of {', '.join(parts)}")
     torch.set_num_threads(1)
-    if "counting" in wanted:
-        write(TIMES, "counting", measure(counting_works(Sizes()), Sizes().rounds), machine())
-    if "decoding" in wanted:
-        decoding = measure(decoding_works(DecodingSizes()), DecodingSizes().rounds)
-        write(TIMES, "decoding", decoding, machine())
+    for name in parser.parse_args().parts or parts:
+        make, rounds = parts[name]
+        write(TIMES, name, measure(make(), rounds), machine())
     print(f"{TIMES.name} has the times of {machine()}.")
 
 

@@ -77,6 +77,22 @@ def test_the_kept_times_of_decoding_are_of_the_works_that_are_measured(
     assert load_times("decoding").records == measured
 
 
+def test_the_kept_times_of_sharing_are_of_the_works_that_are_measured():
+    small = decoding_times.Sizes(
+        d_model=8, h=4, layers=2, n=6, key_heads=(2, 1), latents=((6, 2),), steps=1, rounds=1
+    )
+    measured = measuring.measure(decoding_times.sharing_works(small), small.rounds)
+    assert {name: len(record.seconds) for name, record in measured.items()} == dict.fromkeys(
+        ("step, whole", "step, 2 key heads", "step, 1 key head", "step, shared by 2 layers",
+         "step, latent 6 + 2, absorbed", "step, latent 6 + 2, unpacked"), 1,
+    )  # fmt: skip
+    sizes, kept = decoding_times.Sizes(), load_times("sharing").records
+    assert all(len(record.seconds) == sizes.rounds for record in kept.values())
+    assert {f"step, {h_kv} key heads" for h_kv in sizes.key_heads if h_kv > 1} <= set(kept)
+    for d_c, d_rotary in sizes.latents:
+        assert f"step, latent {d_c} + {d_rotary}, absorbed" in kept
+
+
 def test_the_kept_file_has_the_sizes_that_are_measured():
     records = load_times("counting").records
     sizes = measuring.Sizes()

@@ -6,7 +6,8 @@ other starts and of those of one layer; and what each run had learned after how 
 training.json. Of chapter 8's layers it writes all that its page shows, reporters.safetensors; of
 the pocket model and of the layers of chapters 3 and 5 their twenty starts, pocket.safetensors,
 cross.safetensors and two_needs.safetensors; and of chapter 9's encoder what untrained twins get,
-probes.json, and what it finds without heads, retrieval.json. What the small GPT's five starts do
+probes.json, and what it finds without heads, retrieval.json; of chapter 13's linear attention five
+starts, linear.safetensors. What the small GPT's five starts do
 with smaller caches, with wrong ones, with their own words, with a draft and beyond their training,
 and what their answers depend on, is measured in parts, each of which has a file: see PARTS_OF_GPT.
 All lies in labkit/models. On another machine the last digits differ, and so do the files; tests
@@ -53,7 +54,8 @@ from labkit.models import (
 )
 from labkit.models.by_hand import by_hand
 from labkit.models.gpt import CHECKPOINT, GPT, load_gpt, save_gpt
-from labkit.models.kept import save_kept
+from labkit.models.kept import load_kept, save_kept
+from labkit.models.linear_attention import LINEAR, LinearState, linear_gpt, load_linear
 from labkit.models.sharing import share_heads
 from labkit.models.training import (
     HISTORIES,
@@ -145,6 +147,7 @@ ASKED = [f"{kind} {seed}" for kind in HONESTLY.values() for seed in range(5)]  #
 KEY_HEADS = {"two key heads": 2, "one key head": 1}
 SILENCED = "attention silenced 0"
 ENCODER = "encoder"  # not trained here, but tried
+LINEAR_KIND = "linear"  # attention, of chapter 13
 CONVERTED = [  # the kept model, not trained again
     *(f"{kind} by {how} 0" for how in ("mean", "svd") for kind in KEY_HEADS),
     SILENCED,
@@ -322,7 +325,26 @@ def kept_starts() -> dict[str, dict[str, Tensor]]:
 def rows_of_caches() -> Iterator[tuple[str, Any]]:
     models = load_starts("rotary")
     rows = {name: (models, make) for name, make in economies.ECONOMIES.items()}
-    return economies.run_all(rows, retrained=False)
+    yield from economies.run_all(rows, retrained=False)
+    yield from row_of_linear()
+
+
+def row_of_linear() -> Iterator[tuple[str, Any]]:
+    states = {"linear attention": (load_linear(), LinearState)}
+    return economies.run_all(states, retrained=True)
+
+
+def linear() -> None:
+    """Train five starts of the small GPT with linear attention, and write their row."""
+    torch.set_num_threads(1)
+    weights = {}
+    for seed in tqdm(range(5), LINEAR_KIND, unit="start"):
+        model = linear_gpt(seed)
+        (last,) = train(model, STEPS, seed, every=STEPS)
+        tqdm.write(f"{LINEAR_KIND} {seed}: loss {last.loss:.3f}; {last.right}")
+        weights[f"{LINEAR_KIND} {seed}"] = model.state_dict()
+    save_starts(weights, LINEAR)
+    save_kept("economies", load_kept("economies") | dict(row_of_linear()))
 
 
 def readings() -> Iterator[tuple[str, Any]]:
@@ -448,6 +470,8 @@ def main() -> None:
         reporters.save_reporters(*train_reporters(), reporters.CHECKPOINT)
     if not kinds or ENCODER in kinds:
         encoder()
+    if not kinds or LINEAR_KIND in kinds:
+        linear()
     if kinds and not names:
         parts_of_gpt(kinds)
         return

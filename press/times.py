@@ -32,6 +32,8 @@ from labkit.models.times import TIMES, Record
 from labkit.models.training import unseen
 from press.decoding_times import Sizes as DecodingSizes
 from press.decoding_times import decoding_works
+from press.tile_times import Sizes as TileSizes
+from press.tile_times import tile_works
 from press.timing import FLOAT, Work, whole
 
 DIGITS = 4  # of a number of seconds
@@ -57,12 +59,14 @@ class Sizes(NamedTuple):
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("chapters", nargs="*", metavar="CHAPTER")
-    wanted = parser.parse_args().chapters or ["counting", "decoding"]
+    wanted = parser.parse_args().chapters or ["counting", "decoding", "tiles"]
     torch.set_num_threads(1)
     if "counting" in wanted:
         write(TIMES, "counting", measure(counting_works(Sizes()), Sizes().rounds))
     if "decoding" in wanted:
         write(TIMES, "decoding", measure(decoding_works(DecodingSizes()), DecodingSizes().rounds))
+    if "tiles" in wanted:
+        write(TIMES, "tiles", measure(tile_works(TileSizes()), TileSizes().rounds))
     print(f"{TIMES.name} has the times of {machine()}.")
 
 

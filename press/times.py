@@ -32,6 +32,8 @@ from labkit.models.times import TIMES, Record
 from labkit.models.training import unseen
 from press.decoding_times import Sizes as DecodingSizes
 from press.decoding_times import decoding_works, sharing_works
+from press.tile_times import Sizes as TileSizes
+from press.tile_times import tile_works
 from press.timing import FLOAT, Work, whole
 
 DIGITS = 4  # of a number of seconds
@@ -60,6 +62,7 @@ def main() -> None:
         "counting": (lambda: counting_works(Sizes()), Sizes().rounds),
         "decoding": (lambda: decoding_works(DecodingSizes()), DecodingSizes().rounds),
         "sharing": (lambda: sharing_works(DecodingSizes()), DecodingSizes().rounds),
+        "tiles": (lambda: tile_works(TileSizes()), TileSizes().rounds),
     }
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"some of {', '.join(parts)}")
     torch.set_num_threads(1)

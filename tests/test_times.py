@@ -9,7 +9,7 @@ import pytest
 from labkit import counting
 from labkit.models import times
 from labkit.models.times import Record, Times, load_times
-from press import decoding_times
+from press import decoding_times, tile_times
 from press import times as measuring
 
 SMALL = measuring.Sizes(
@@ -98,3 +98,11 @@ def test_the_kept_file_has_the_sizes_that_are_measured():
     sizes = measuring.Sizes()
     assert all(len(record.seconds) == sizes.rounds for record in records.values())
     assert records["prefill"].flops == sizes.n * records["decode"].flops
+
+
+def test_the_kept_times_of_tiles_are_of_the_works_that_are_measured():
+    small = tile_times.Sizes(h=2, d_k=4, layers=1, n=6, block=2, steps=1, rounds=1)
+    measured = measuring.measure(tile_times.tile_works(small), small.rounds)
+    kept = load_times("tiles").records
+    assert kept.keys() == measured.keys()
+    assert kept["prompt, fused"].best < kept["prompt, tiled"].best

@@ -1,4 +1,4 @@
-"""Chapter 13: one tile at a time, two parts made one, and the tiles of a causal mask."""
+"""Chapter 13: one tile at a time, two parts made one, two orders of loops, and causal tiles."""
 
 from __future__ import annotations
 
@@ -56,6 +56,47 @@ def two_parts_one_softmax() -> Drawing:
     return d
 
 
+def two_loop_orders() -> Drawing:
+    """Sixteen tiles, numbered in two orders; dark is what stays in SRAM, pale what travels."""
+    d = Drawing(244)
+    loops(d, 34, True, "keys outside", "keys and values stay;", "all else comes and goes")
+    loops(d, 248, False, "queries outside", "queries, m, l, a stay;", "keys and values come")
+    return d
+
+
+def loops(d: Drawing, left: float, keys_outside: bool, title: str, *told: str) -> None:
+    """One order of the loops, at its sixth tile."""
+    cell, top, thin = 28, 66, 9
+
+    def of_keys(_: int, j: int) -> float:
+        return (NOW if keys_outside else DONE) * (j == 1)
+
+    def of_queries(i: int, _: int) -> float:
+        return (DONE if keys_outside else NOW) * (i == 1)
+
+    def order(i: int, j: int) -> int:
+        return 4 * j + i + 1 if keys_outside else 4 * i + j + 1
+
+    d.text(left + 2 * cell, 20, title, bold=True)
+    d.text(left + 2 * cell, 42, "k, v", size=SMALL, colour="faint")
+    d.grid(left, top - 16, 1, 4, cell=cell, cell_height=thin, shade=of_keys)
+    d.text(left - 24, top + 2 * cell + 4, "q", size=SMALL, colour="faint")
+    d.grid(left - 16, top, 4, 1, cell=thin, cell_height=cell, shade=of_queries)
+    d.grid(left, top, 4, 4, cell=cell, shade=0, words=lambda i, j: f"{order(i, j)}")
+    d.box(left + cell, top + cell, cell, cell, shade=0.3, round_by=0)
+    d.grid(left + 4 * cell + 7, top, 4, 1, cell=thin, cell_height=cell, shade=of_queries)
+    d.text(
+        left + 4 * cell + 22,
+        top + 4 * cell + 14,
+        "m, l, a",
+        size=SMALL,
+        colour="faint",
+        anchor="end",
+    )
+    for y, line in zip((210, 228), told, strict=True):
+        d.text(left + 2 * cell, y, line, size=SMALL)
+
+
 def causal_tiles() -> Drawing:
     """Twelve queries and keys in tiles of three by three: whole, masked, and never computed."""
     d = Drawing(228)
@@ -85,5 +126,6 @@ def causal_tiles() -> Drawing:
 DRAWINGS = {
     "one-tile-at-a-time": one_tile_at_a_time,
     "two-parts-one-softmax": two_parts_one_softmax,
+    "two-loop-orders": two_loop_orders,
     "causal-tiles": causal_tiles,
 }

@@ -815,13 +815,14 @@ def test_the_tiles_end_in_attention(state: dict[str, Any], steepness: int):
 @pytest.mark.parametrize("state", TILINGS)
 def test_the_tiles_are_those_that_labkit_takes(state: dict[str, Any], monkeypatch):
     n, d, is_causal = state["n"], 4, state["is_causal"]
-    attend, taken = tiles.partial_attention, []
+    softmax, taken = tiles._online_softmax, []
 
-    def record(q: torch.Tensor, k: torch.Tensor, *rest: Any, **options: Any) -> tiles.Partial:
-        taken.append((q[:, 0].int().tolist(), k[:, 0].int().tolist()))
-        return attend(q, k, *rest, **options)
+    def record(q: torch.Tensor, scale: float, d_v: int, given: Any) -> tiles.Partial:
+        given = list(given)
+        taken.extend((q[:, 0].int().tolist(), k[:, 0].int().tolist()) for k, _, _ in given)
+        return softmax(q, scale, d_v, given)
 
-    monkeypatch.setattr(tiles, "partial_attention", record)
+    monkeypatch.setattr(tiles, "_online_softmax", record)
     numbered = torch.arange(n)[:, None].expand(n, d).double()
     blocks = {name: state[name] for name in ("block_q", "block_k")}
     tiles.tiled_attention(numbered, numbered, numbered, **blocks, is_causal=is_causal)

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from labkit import KVCache, MultiHeadAttention, scaled_dot_product_attention
+from labkit.latent import LatentAttention
 from labkit.models import parallel
 from labkit.models.gpt import GPT, FeedForward, load_gpt
 from labkit.models.parallel import (
@@ -31,7 +32,6 @@ from labkit.models.parallel import (
 )
 from labkit.models.training import loss_on, small_gpt, unseen
 from labkit.ranks import Rank, run
-from labkit.sharing import LatentAttention
 from tests.drawn import draw, draw_layer
 from tests.refusing import check_refusal
 
@@ -181,7 +181,7 @@ def test_a_part_has_the_layers_type_mode_and_dropout_and_its_own_memory():
 @pytest.mark.parametrize("world", [1, 2, 4])
 @pytest.mark.parametrize("bias", [True, False])
 def test_parts_of_a_layer_with_a_latent_make_the_whole_and_cache_it_each(world, bias):
-    sizes = {"d_model": 6, "h": 4, "d_c": 5, "d_k": 4, "d_v": 3, "rotary_base": 10.0}
+    sizes = {"d_model": 6, "h": 4, "d_c": 5, "d_k": 4, "d_v": 3, "d_rotary": 2}
     layer, x = LatentAttention(**sizes, bias=bias).double(), draw(2, 5, 6)
     for parameter in layer.parameters():
         nn.init.normal_(parameter, std=0.5)

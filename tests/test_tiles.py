@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from labkit import causal_mask, scaled_dot_product_attention, tiles
+from labkit import causal_mask, scaled_dot_product_attention, tiles, window_mask
 from labkit.tiles import Partial, merge, partial_attention, tiled_attention
 from tests.refusing import check_refusal
 from tests.test_fused import Operations
@@ -67,6 +67,53 @@ def test_tiles_equal_the_whole_in_value_and_gradient(lead, each, blocks, shared,
     whole = scaled_dot_product_attention(*qkv, is_causal=is_causal)
     assert_same(tiled, whole)
     ours, theirs = (torch.autograd.grad(out, qkv, cotangent) for out in (tiled, whole))
+    for one, other in zip(ours, theirs, strict=True):
+        assert_same(one, other)
+
+
+# What a mask is broadcast over: none of the dimensions, the queries, the heads, or all.
+SPREAD = st.sampled_from(("n_q n_k", "n_k", "B h n_q n_k", "h 1 n_k", "B 1 n_q 1", ""))
+
+
+@given(
+    heads=st.sampled_from(((1, 1), (2, 1), (4, 2), (3, 3))),
+    each=st.tuples(sizes, sizes, sizes, sizes),
+    blocks=st.tuples(st.integers(1, 9), st.integers(1, 9)),
+    window=st.none() | st.integers(1, 8),
+    spread=st.none() | SPREAD,
+    scale=st.sampled_from((None, 0.3, 2)),
+    is_causal=st.booleans(),
+    seed=seeds,
+)
+@repeatable
+def test_masks_windows_and_shared_keys_in_tiles_are_those_of_the_whole(
+    heads, each, blocks, window, spread, scale, is_causal, seed
+):
+    """In value, in the logarithm of the sum, and in the gradient of both."""
+    (h, h_kv), (n_q, n_k, d_k, d_v), B = heads, each, 2
+    given = draw(seed, (B, h, n_q, d_k), (B, h_kv, n_k, d_k), (B, h_kv, n_k, d_v))
+    q, k, v = (x.requires_grad_() for x in given)
+    named, mask = {"B": B, "h": h, "n_q": n_q, "n_k": n_k, "1": 1}, None
+    if spread is not None:
+        mask = draw_mask(seed, *(named[name] for name in spread.split()), 1)[..., 0]
+    options = {"is_causal": is_causal, "scale": scale, "enable_gqa": h != h_kv}
+    tiled = tiled_attention(q, k, v, mask, window=window, return_lse=True, **options,
+        block_q=blocks[0], block_k=blocks[1])  # fmt: skip
+    may = torch.ones(n_q, n_k, dtype=torch.bool) if mask is None else mask
+    if window is not None or is_causal:
+        may = may & window_mask(n_q, n_k, window or n_k)
+    assert_same(tiled.out, scaled_dot_product_attention(q, k, v, may, **options))
+    every = k.repeat_interleave(h // h_kv, 1), v.repeat_interleave(h // h_kv, 1)
+    scores = q @ every[0].transpose(-2, -1) * (d_k**-0.5 if scale is None else scale)
+    scores = scores.masked_fill(~may, -torch.inf)
+    assert_same(tiled.lse, scores.logsumexp(-1))
+    sees = may.expand_as(scores).any(-1)
+    cotangent, of_lse = draw(seed, tiled.out.shape, tiled.lse.shape)
+    whole = scaled_dot_product_attention(q, k, v, may, **options)
+    ours, theirs = (
+        torch.autograd.grad((out * cotangent).sum() + (lse * of_lse)[sees].sum(), (q, k, v))
+        for out, lse in (tiled, (whole, scores.masked_fill(~sees[..., None], 0).logsumexp(-1)))
+    )
     for one, other in zip(ours, theirs, strict=True):
         assert_same(one, other)
 
@@ -136,6 +183,20 @@ def test_what_sees_nothing_changes_nothing():
         both = merge(none, none)
         assert not both.out.any()
         assert (both.lse == -torch.inf).all()
+
+
+def test_infinite_sums_make_no_nan():
+    """Where one part's sum is infinite it takes all; two of them have no ratio, and share alike."""
+    inf = torch.inf
+    sums = torch.tensor([[inf, inf, 1.0, -inf, -inf, 2.0], [inf, 1.0, inf, -inf, 2.0, -inf]])
+    one, other = (
+        Partial(torch.full((6, 1), x), lse) for x, lse in zip((2.0, 4.0), sums, strict=True)
+    )
+    merged = merge(one, other)
+    assert merged.out[:, 0].tolist() == [3, 2, 4, 3, 4, 2]
+    assert merged.lse.tolist() == [inf, inf, inf, -inf, 2, 2]
+    lost = merge(one, Partial(other.out, torch.full((6,), torch.nan)))
+    assert lost.out.isnan().all()  # what is no number is not hidden
 
 
 @pytest.mark.filterwarnings("ignore:Anomaly Detection")
@@ -226,22 +287,26 @@ class Tiles:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.seen: list[tuple[int, int]] = []
         self.masked = 0
-        monkeypatch.setattr(tiles, "partial_attention", self)
+        self.softmax = tiles._online_softmax
+        monkeypatch.setattr(tiles, "_online_softmax", self)
 
-    def __call__(self, q, k, v, *, mask=None, scale=None):
-        self.seen.append((q.shape[-2], k.shape[-2]))
-        self.masked += mask is not None
-        return partial_attention(q, k, v, mask=mask, scale=scale)
+    def __call__(self, q, scale, d_v, given):
+        given = list(given)
+        self.seen += [(q.shape[-2], k.shape[-2]) for k, _, _ in given]
+        self.masked += sum(may is not None for _, _, may in given)
+        return self.softmax(q, scale, d_v, given)
 
 
 @pytest.mark.parametrize(("n_q", "n_k"), LENGTHS)
 @pytest.mark.parametrize("blocks", BLOCKS)
-@pytest.mark.parametrize("is_causal", [False, True])
-def test_a_tile_is_computed_where_something_may_be_seen(n_q, n_k, blocks, is_causal, monkeypatch):
+@pytest.mark.parametrize("hides", [{}, {"is_causal": True}, {"window": 1}, {"window": 3}])
+def test_a_tile_is_computed_where_something_may_be_seen(n_q, n_k, blocks, hides, monkeypatch):
     q, k, v = draw(0, (n_q, 2), (n_k, 2), (n_k, 2))
     noted = Tiles(monkeypatch)
-    tiled_attention(q, k, v, block_q=blocks[0], block_k=blocks[1], is_causal=is_causal)
-    may = causal_mask(n_q, n_k) if is_causal else torch.ones(n_q, n_k, dtype=torch.bool)
+    tiled_attention(q, k, v, block_q=blocks[0], block_k=blocks[1], **hides)
+    may = causal_mask(n_q, n_k) if hides else torch.ones(n_q, n_k, dtype=torch.bool)
+    if "window" in hides:
+        may = window_mask(n_q, n_k, hides["window"])
     every = [tile for rows in may.split(blocks[0]) for tile in rows.split(blocks[1], -1)]
     assert noted.seen == [tuple(tile.shape) for tile in every if tile.any()]
     assert noted.masked == sum(bool(tile.any() and not tile.all()) for tile in every)
@@ -283,8 +348,8 @@ X = torch.zeros(2, 5, 4)
 PART = Partial(torch.zeros(2, 5, 4), torch.zeros(2, 5))
 
 
-def tiled(q=X, k=X, v=X, block_q=2, block_k=2):
-    return tiled_attention(q, k, v, block_q=block_q, block_k=block_k)
+def tiled(q=X, k=X, v=X, mask=None, block_q=2, block_k=2, **options):
+    return tiled_attention(q, k, v, mask, block_q=block_q, block_k=block_k, **options)
 
 
 ERRORS = {
@@ -298,6 +363,23 @@ ERRORS = {
     "widths of q and k": (lambda: tiled(k=X[..., :3]), ValueError, ["d_k", "k (2, 5, 3)"]),
     "lengths of k and v": (lambda: tiled(v=X[:, :3]), ValueError, ["n_k", "v (2, 3, 4)"]),
     "no keys": (lambda: tiled(X, X[:, :0], X[:, :0]), ValueError, ["k", "at least one position"]),
+    "a window of nothing": (lambda: tiled(window=0), ValueError, ["window", "at least 1", "0"]),
+    "half a window": (lambda: tiled(window=1.5), TypeError, ["window", "whole", "1.5"]),
+    "a mask of some of the keys": (
+        lambda: tiled(mask=torch.ones(5, 2, dtype=torch.bool)),
+        ValueError,
+        ["(..., n_q, n_k) = (2, 5, 5)", "(5, 2)"],
+    ),
+    "heads that do not share": (
+        lambda: tiled(q=torch.zeros(4, 5, 4)),
+        ValueError,
+        ["leading dimensions", "enable_gqa=True"],
+    ),
+    "heads that cannot share": (
+        lambda: tiled(q=torch.zeros(3, 5, 4), enable_gqa=True),
+        ValueError,
+        ["h_kv heads, which divides h", "q (3, 5, 4)"],
+    ),
     "a part of a list": (
         lambda: partial_attention([1.0], X, X),
         TypeError,

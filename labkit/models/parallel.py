@@ -28,10 +28,10 @@ from labkit.attention import (
     with_heads,
 )
 from labkit.cache import KVCache
+from labkit.latent import LatentAttention
 from labkit.models.gpt import GPT, FeedForward
 from labkit.positions import rotate
 from labkit.ranks import Rank
-from labkit.sharing import LatentAttention
 from labkit.tiles import merge, partial_attention
 
 __all__ = ["SCHEMES", "Across", "Dealt", "copy_to_ranks", "deal", "gather_positions", "places",
@@ -192,17 +192,19 @@ def shard_latent(layer: LatentAttention, rank: int, world: int) -> LatentAttenti
     """
     rank, world = _check_part(layer.h, layer.h, rank, world)
     h, bias = layer.h // world, layer.w_o.bias is not None
-    part = LatentAttention(layer.d_model, h, layer.d_c, d_k=layer.d_k, d_v=layer.d_v, bias=bias,
-        rotary_base=layer.rotary_base, rotary_scaling=layer.rotary_scaling)  # fmt: skip
+    norm = not isinstance(layer.norm, nn.Identity)
+    part = LatentAttention(layer.d_model, h, layer.d_c, d_k=layer.d_k, d_v=layer.d_v,
+        d_rotary=layer.d_rotary, rotary_base=layer.rotary_base, bias=bias, norm=norm)  # fmt: skip
     part.to(layer.w_o.weight)
     mine = slice(rank * h, (rank + 1) * h)
     sizes = layer.h * layer.d_k, layer.h * layer.d_v
     with torch.no_grad():
-        part.w_down.weight.copy_(layer.w_down.weight)
+        part.w_down.load_state_dict(layer.w_down.state_dict())
+        part.norm.load_state_dict(layer.norm.state_dict())
         for own, of_all in zip(part.w_q.parameters(), layer.w_q.parameters(), strict=True):
             own.copy_(_of_heads(of_all, layer.h, mine))
-        for own, of_all in zip(part.w_up.parameters(), layer.w_up.parameters(), strict=True):
-            own.copy_(torch.cat([_of_heads(x, layer.h, mine) for x in of_all.split(sizes)]))
+        up_k, up_v = layer.w_up.weight.split(sizes)
+        part.w_up.weight.copy_(torch.cat([_of_heads(x, layer.h, mine) for x in (up_k, up_v)]))
         part.w_o.weight.copy_(_of_heads(layer.w_o.weight.T, layer.h, mine).T)
         if bias:
             part.w_o.bias.copy_(layer.w_o.bias)

@@ -132,6 +132,18 @@ def test_silenced_heads_write_nothing(small):
     torch.testing.assert_close(ours.encode(SENTENCES).hidden, before)
 
 
+@pytest.mark.parametrize("make", [untrained_encoder, shuffled_encoder])
+def test_a_control_does_not_depend_on_the_type_that_the_encoder_was_given(make, copy, monkeypatch):
+    loaded = load_encoder(copy)
+    monkeypatch.setattr(encoder, "load_encoder", lambda: loaded)
+    of_float = make(0)
+    loaded.double()
+    of_double = make(0)
+    for one, other in zip(of_float.parameters(), of_double.parameters(), strict=True):
+        assert torch.equal(one, other)
+    assert not torch.equal(of_float.blocks[0].expand.weight, loaded.blocks[0].expand.weight)
+
+
 @pytest.mark.parametrize(("head", "said"), [((2, 0), r"0 to 1; got \[2\]"), ((0, 3), "0 to 2")])
 def test_a_head_that_is_not_there(small, head, said):
     with pytest.raises(ValueError, match=said), load_encoder(small).without([head]):

@@ -7,7 +7,15 @@ import torch
 
 from labkit.models import probes, retrieval
 from labkit.models.encoder import load_encoder
-from labkit.models.sentences import NOUNS, SCHEMAS, clauses, paraphrases, pronouns, schemas
+from labkit.models.sentences import (
+    NOUNS,
+    SCHEMAS,
+    SENTENCES,
+    clauses,
+    paraphrases,
+    pronouns,
+    schemas,
+)
 
 
 @pytest.mark.parametrize("of", [6, 60])
@@ -56,7 +64,7 @@ def test_turns_are_counted_by_pairs():
 
 
 def test_marks_share_a_heads_weight():
-    weights = probes.plain_weights(load_encoder())
+    weights = probes.plain_weights(load_encoder().encode(SENTENCES))
     assert all(one.shape == (6, 12) for one in weights.values())
     assert weights["previous token"].max() > 0.9
     marks = torch.stack([weights[name] for name in ("[CLS]", "[SEP]", "punctuation")])

@@ -145,7 +145,8 @@ def kinds(encoder: Encoder) -> dict[str, bool]:
     a verb and its subject, in the direction that was better on the sentences to choose on, and
     between synonyms.
     """
-    tried, before = try_all(encoder), plain_weights(encoder)["previous token"]
+    tried = try_all(encoder)
+    before = plain_weights(encoder.encode(SENTENCES))["previous token"]
     ways = tried["verb to its subject"], tried["subject to its verb"]
     return {
         "positional": before.max().item() >= 0.9,
@@ -154,16 +155,19 @@ def kinds(encoder: Encoder) -> dict[str, bool]:
     }
 
 
-def plain_weights(encoder: Encoder) -> dict[str, Tensor]:
-    """Give what each head gives to six plain targets, the mean over the words of SENTENCES.
+def plain_weights(encoded: Encoded) -> dict[str, Tensor]:
+    """Give what each head gives to six plain targets, the mean over the words of sentences.
+
+    Args:
+        encoded: what an encoder makes of the sentences, such as SENTENCES.
 
     Returns:
         by the target's name, (layers, h).
     """
     places = {"previous token": -1, "next token": 1, "itself": 0}
     marks = {"[CLS]": {"[CLS]"}, "[SEP]": {"[SEP]"}, "punctuation": set('.,;:?!"')}
-    encoded, found = encoder.encode(SENTENCES), []
-    for i in range(len(SENTENCES)):
+    found = []
+    for i in range(len(encoded.tokens)):
         tokens, weights = encoded.sentence(i)
         asked = weights[:, :, 1:-1]
         relations = [offset_relation(len(tokens), k)[1:-1] for k in places.values()]
@@ -188,24 +192,19 @@ def best_rule(encoder: Encoder, relation: str) -> tuple[str, int]:
     return best, counts[1][best]
 
 
-def schema_margins(
-    encoder: Encoder, queries: Sequence[str] = ("it",), clause: str = "because it was too"
-) -> Tensor:
+def schema_margins(encoded: Encoded, queries: Sequence[str] = ("it",)) -> Tensor:
     """Give, for each of the schemas, how much more weight goes to the noun meant than to the other.
 
     Args:
-        encoder: whose heads.
-        queries: the words that ask: *it*, or others of *because it was too ...*; "last" for the
-            word after *too*.
-        clause: what stands in place of *because it was too*.
+        encoded: what an encoder makes of the schemas' sentences, which may have another clause in
+            place of *because it was too ...*
+        queries: the words of that clause that ask; "last" for its last word.
 
     Returns:
         (queries, sentences, layers, h).
     """
-    rows, margins = schemas(), []
-    texts = [row[0].replace("because it was too", clause) for row in rows]
-    encoded = encoder.encode(texts)
-    for i, (_, meant, other, _) in enumerate(rows):
+    margins = []
+    for i, (_, meant, other, _) in enumerate(schemas()):
         tokens, weights = encoded.sentence(i)
         here = [-3 if query == "last" else tokens.index(query) for query in queries]
         given = weights[:, :, here].movedim(2, 0)
@@ -235,9 +234,9 @@ def divergences(encoder: Encoder) -> Tensor:
     Returns:
         (layers h, layers h).
     """
-    found = []
-    for text in SENTENCES[::3]:
-        p = encoder.encode([text]).sentence(0)[1][:, :, 1:-1].flatten(0, 1)
+    encoded, found = encoder.encode(SENTENCES[::3]), []
+    for i in range(len(encoded.tokens)):
+        p = encoded.sentence(i)[1][:, :, 1:-1].flatten(0, 1)
         own = _bits(p)
         found.append((_bits((p[:, None] + p) / 2) - (own[:, None] + own) / 2).mean(-1))
     return torch.stack(found).mean(0)
@@ -277,8 +276,10 @@ def interval(count: int, of: int, level: float = 0.95) -> tuple[float, float]:
         raise ValueError(f"count must lie between 0 and {of}; got {count}.")
     tail = (1 - level) / 2
 
+    ways = [math.comb(of, i) for i in range(of + 1)]
+
     def at_most(k: int, p: float) -> float:
-        return sum(math.comb(of, i) * p**i * (1 - p) ** (of - i) for i in range(k + 1))
+        return sum(ways[i] * p**i * (1 - p) ** (of - i) for i in range(k + 1))
 
     low = 0.0 if count == 0 else _root(lambda p: 1 - at_most(count - 1, p) - tail)
     high = 1.0 if count == of else _root(lambda p: tail - at_most(count, p))
@@ -297,7 +298,8 @@ def run_untrained() -> dict[str, dict[str, list[int]]]:
         twin = untrained_encoder(seed).double()
         for name, tried in try_all(twin).items():
             told["relations"].setdefault(name, []).append(tried.tested_on)
-        rightly, wrongly = turns(schema_margins(twin)[0])
+        encoded = twin.encode([sentence for sentence, *_ in schemas()])
+        rightly, wrongly = turns(schema_margins(encoded)[0])
         told["schemas"].setdefault("most turns", []).append(int((rightly + wrongly).max()))
         told["schemas"].setdefault("rightly", []).append(int(rightly.sum()))
         told["schemas"].setdefault("wrongly", []).append(int(wrongly.sum()))

@@ -30,6 +30,7 @@ from labkit.models.parallel import (
     step,
     ulysses,
 )
+from labkit.models.sharing import latent
 from labkit.models.training import loss_on, small_gpt, unseen
 from labkit.ranks import Rank, run
 from tests.drawn import draw, draw_layer
@@ -458,6 +459,11 @@ ERRORS = {
         lambda: shard(nn.Linear(2, 2), 0, 1),
         TypeError,
         ["labkit.MultiHeadAttention", "Linear", "from_torch"],
+    ),
+    "a latent whose rebuilt keys are rotated": (
+        lambda: shard_latent(latent(make_layer(rotary_base=10.0, d_v=4), 3), 0, 2),
+        TypeError,
+        ["LatentAttention itself", "RotatedLatent"],
     ),
     "heads that ranks do not divide": (
         lambda: shard(make_layer(), 0, 5),

@@ -180,11 +180,14 @@ def shard_latent(layer: LatentAttention, rank: int, world: int) -> LatentAttenti
     head is rebuilt from the whole latent, so each rank makes it, and caches it, in full.
 
     Raises:
+        TypeError: another layer; one that ``sharing.latent`` made rotates the keys it rebuilds.
         ValueError: a world that does not divide h, or a rank outside it.
 
     >>> shard_latent(LatentAttention(8, 4, 3, d_k=2, d_v=2), 1, 2).w_down.weight.shape
     torch.Size([3, 8])
     """
+    if type(layer) is not LatentAttention:
+        raise TypeError(f"layer must be a LatentAttention itself; got a {type(layer).__name__}.")
     rank, world = _check_part(layer.h, layer.h, rank, world)
     h, bias = layer.h // world, layer.w_o.bias is not None
     norm = not isinstance(layer.norm, nn.Identity)

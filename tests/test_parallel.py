@@ -30,6 +30,7 @@ from labkit.models.parallel import (
     step,
     ulysses,
 )
+from labkit.models.sharing import latent
 from labkit.models.training import loss_on, small_gpt, unseen
 from labkit.ranks import Rank, run
 from tests.drawn import draw, draw_layer
@@ -327,11 +328,6 @@ SLIPS = {
             x, partial(parallel._gathered, rank), lambda g: g.chunk(rank.world, -2)[rank.rank]
         ),
     ),
-    "gradients not handed back": (
-        "ring",
-        "shift",
-        lambda x, rank: parallel._mirrored(x, rank.shift, parallel._as_it_is),
-    ),
 }
 
 
@@ -410,7 +406,7 @@ def numbers_sent(scheme: str, world: int, n: int, d: int, h: int, h_kv: int) -> 
 @EACH_SCHEME
 @pytest.mark.parametrize("world", [2, 4])
 @pytest.mark.parametrize(("h", "h_kv"), [(16, 16), (16, 2), (8, 1)])
-def test_bytes_sent_are_those_of_the_formulas_and_as_many_backward(scheme, world, h, h_kv):
+def test_bytes_sent_are_those_of_the_formulas_and_a_ring_s_twice_backward(scheme, world, h, h_kv):
     B, n, d = 2, 16, 32
     model = GPT(11, d, h, 1, h_kv=h_kv).double()
     x = draw(B, n, d)
@@ -425,7 +421,8 @@ def test_bytes_sent_are_those_of_the_formulas_and_as_many_backward(scheme, world
         return forward, rank.sent - forward
 
     wanted = B * 8 * numbers_sent(scheme, world, n, d, h, h_kv)
-    assert run(compute, world, timeout=PATIENCE) == [(wanted, wanted)] * world
+    backward = wanted * (2 if scheme == "ring" else 1)  # keys, values, and their gradients
+    assert run(compute, world, timeout=PATIENCE) == [(wanted, backward)] * world
 
 
 def test_tensor_parallel_sends_twice_and_sixteen_times_what_a_ring_does():
@@ -436,6 +433,25 @@ def test_tensor_parallel_sends_twice_and_sixteen_times_what_a_ring_does():
         assert heads == ratio * one_pass
 
 
+def test_a_ring_keeps_nothing_of_the_blocks_that_came_by():
+    kept: list[int] = []
+
+    def compute(rank: Rank) -> None:
+        q, k, v = (draw(1, 2, 16 // rank.world, 3).requires_grad_() for _ in range(3))
+        if rank.rank == 0:
+            with torch.autograd.graph.saved_tensors_hooks(
+                lambda t: (kept.append(t.numel()), t)[1], lambda t: t
+            ):
+                ring(q, k, v, rank, places(16, rank.world), 1.0)
+        else:
+            ring(q, k, v, rank, places(16, rank.world), 1.0)
+
+    for world in (2, 4):
+        kept.clear()
+        run(compute, world, timeout=PATIENCE)
+        assert sum(kept) == (4 * 3 + 1) * 2 * 16 // world  # q, k, v and the output; lse
+
+
 # Errors
 
 ERRORS = {
@@ -443,6 +459,11 @@ ERRORS = {
         lambda: shard(nn.Linear(2, 2), 0, 1),
         TypeError,
         ["labkit.MultiHeadAttention", "Linear", "from_torch"],
+    ),
+    "a latent whose rebuilt keys are rotated": (
+        lambda: shard_latent(latent(make_layer(rotary_base=10.0, d_v=4), 3), 0, 2),
+        TypeError,
+        ["LatentAttention itself", "RotatedLatent"],
     ),
     "heads that ranks do not divide": (
         lambda: shard(make_layer(), 0, 5),

@@ -35,8 +35,8 @@ from labkit.ranks import Rank
 from labkit.tiles import merge, partial_attention
 
 __all__ = ["SCHEMES", "Across", "Dealt", "copy_to_ranks", "deal", "gather_positions", "places",
-    "ring", "scatter_positions", "shard", "shard_feed_forward", "shard_latent", "shift",
-    "step", "sum_of_ranks", "swap", "ulysses"]  # fmt: skip
+    "ring", "scatter_positions", "shard", "shard_feed_forward", "shard_latent", "step",
+    "sum_of_ranks", "swap", "ulysses"]  # fmt: skip
 
 SCHEMES = ("tensor parallel", "sequence parallel", "ring", "Ulysses")
 NO_TARGET = -100  # what cross_entropy leaves out
@@ -112,11 +112,6 @@ def swap(x: Tensor, rank: Rank, cut: int, joined: int) -> Tensor:
     return _mirrored(x, there, back)
 
 
-def shift(x: Tensor, rank: Rank) -> Tensor:
-    """Hand x, (...), to the next rank and get the one before's; backward gradients go back."""
-    return _mirrored(x, rank.shift, partial(rank.shift, by=-1))
-
-
 def _gathered(rank: Rank, x: Tensor) -> Tensor:
     return torch.cat(rank.all_gather(x), -2)
 
@@ -185,11 +180,14 @@ def shard_latent(layer: LatentAttention, rank: int, world: int) -> LatentAttenti
     head is rebuilt from the whole latent, so each rank makes it, and caches it, in full.
 
     Raises:
+        TypeError: another layer; one that ``sharing.latent`` made rotates the keys it rebuilds.
         ValueError: a world that does not divide h, or a rank outside it.
 
     >>> shard_latent(LatentAttention(8, 4, 3, d_k=2, d_v=2), 1, 2).w_down.weight.shape
     torch.Size([3, 8])
     """
+    if type(layer) is not LatentAttention:
+        raise TypeError(f"layer must be a LatentAttention itself; got a {type(layer).__name__}.")
     rank, world = _check_part(layer.h, layer.h, rank, world)
     h, bias = layer.h // world, layer.w_o.bias is not None
     norm = not isinstance(layer.norm, nn.Identity)
@@ -296,8 +294,57 @@ def places(n: int, world: int, *, zigzag: bool = False) -> Tensor:
     return torch.cat([blocks[:world], blocks[world:].flip(0)], 1) if zigzag else blocks
 
 
+class _Ring(torch.autograd.Function):
+    """Ring attention: forward keys and values go round; backward again, and their gradients behind.
+
+    A rank keeps its own q, k and v, its output and its lse, and nothing of the blocks that came by.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, q: Tensor, k: Tensor, v: Tensor, rank: Rank, masks: list[Tensor], scale: float
+    ) -> Tensor:
+        own, row = (q, k, v), None
+        for step, may in enumerate(masks):
+            if step:
+                k, v = rank.shift(k), rank.shift(v)
+            part = partial_attention(q, k, v, mask=may, scale=scale)
+            row = part if row is None else merge(row, part)
+        assert row is not None
+        ctx.save_for_backward(*own, *row)
+        ctx.rank, ctx.masks, ctx.scale = rank, masks, scale
+        return row.out
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        q, k, v, out, lse = ctx.saved_tensors
+        rank, dy, dq = ctx.rank, gradients[0], torch.zeros_like(q)
+        through = (dy * out).sum(-1, keepdim=True)
+        own: list[Tensor] = []
+        behind: list[Tensor] = []
+        for step, may in enumerate(ctx.masks):
+            if step:
+                k, v = rank.shift(k), rank.shift(v)
+            scores = (q @ k.mT * ctx.scale).masked_fill(~may, -torch.inf)
+            weights = (scores - lse[..., None]).exp()
+            ds = weights * (dy @ v.mT - through) * ctx.scale
+            dq += ds @ k
+            # For queries that share the block's heads, summed over them.
+            into = [(ds.mT @ q).sum(-3, keepdim=True), (weights.mT @ dy).sum(-3, keepdim=True)]
+            if not step:
+                own = into
+            else:  # the block's gradient comes from the rank before, where the block was
+                came = [rank.shift(x) for x in behind] if behind else [torch.zeros(())] * 2
+                behind = [x + y for x, y in zip(came, into, strict=True)]
+        home = [rank.shift(x) for x in behind] if behind else [torch.zeros(())] * 2
+        dk, dv = (x + y for x, y in zip(own, home, strict=True))
+        return dq, dk, dv, None, None, None
+
+
 def ring(q: Tensor, k: Tensor, v: Tensor, rank: Rank, positions: Tensor, scale: float) -> Tensor:
     """Attend causally while keys and values go round: (B, h, n/W, d_v), for this rank's queries.
+
+    Backward they go round once more, and their gradients follow them until they are home.
 
     Args:
         q: (B, h, n/W, d_k), of this rank's positions.
@@ -308,16 +355,11 @@ def ring(q: Tensor, k: Tensor, v: Tensor, rank: Rank, positions: Tensor, scale: 
 
     Source: Liu et al. (2023).
     """
-    readers, row = q.shape[-3] // k.shape[-3], None
-    for step in range(rank.world):
-        if step:
-            k, v = shift(k, rank), shift(v, rank)
-        may = positions[rank.rank - step] <= positions[rank.rank][:, None]
-        keys, values = (x.repeat_interleave(readers, -3) for x in (k, v))
-        part = partial_attention(q, keys, values, mask=may, scale=scale)
-        row = part if row is None else merge(row, part)
-    assert row is not None
-    return row.out
+    h_kv, mine = k.shape[-3], positions[rank.rank][:, None]
+    masks = [positions[rank.rank - step] <= mine for step in range(rank.world)]
+    # Heads that read the same keys get a dimension, over which keys broadcast.
+    q, k, v = q.unflatten(-3, (h_kv, -1)), k.unsqueeze(-3), v.unsqueeze(-3)
+    return _Ring.apply(q, k, v, rank, masks, scale).flatten(-4, -3)
 
 
 def ulysses(q: Tensor, k: Tensor, v: Tensor, rank: Rank, positions: Tensor, scale: float) -> Tensor:

@@ -26,7 +26,7 @@ export PATH := $(BIN):$(PATH)
 export PYTHONDONTWRITEBYTECODE := 1
 
 .PHONY: help setup book serve pdf epub archive labs marks test check lint unit bits notebooks tamper pages \
-  colab checkpoint times ranks matrix seal run requirements stamp lab wheel bench frames weights \
+  colab checkpoint times gpu-times ranks matrix seal run requirements stamp lab wheel bench frames weights \
   clean diff-setup
 
 help: ## List the targets
@@ -138,8 +138,11 @@ seal: setup ## Accept the ledger's order and its typed rows as they are
 	@$(BIN)/python -m tests.test_seal
 
 # Freed memory is kept for the next tensor, as on a GPU, and not given back to the system.
-times: setup ## Measure again what chapters 7, 11 and 13 tell of time, on this machine, in about seven minutes
+times: setup ## Measure again what chapters 7 and 11 to 13 tell about time, on this machine, in about nine minutes
 	@OMP_NUM_THREADS=1 MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=17179869184 $(BIN)/python -m press.times
+
+gpu-times: setup ## Measure again what chapters 12 and 13 tell about a GPU, where there is one, in a minute
+	@$(BIN)/python -m press.gpu_times
 
 ranks: setup ## Train the small GPT with its heads over WORLD=2 processes, and compare with one
 	@OMP_NUM_THREADS=1 $(BIN)/torchrun --standalone --nproc-per-node $(or $(WORLD),2) \

@@ -5,24 +5,27 @@ The messages between them are real: gloo sends them through sockets, as it would
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from datetime import timedelta
 from threading import Barrier, Thread
+from time import monotonic
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, distributed
 
-from labkit.arguments import above_zero, check_tensor, divisors, size, whole
-from labkit.attention import MultiHeadAttention, check_layer, with_heads
+from labkit.arguments import above_zero, check_tensor, size, whole
 
 Result = TypeVar("Result")
-Said = dict[int, list[str]]  # for each call, what every rank is about to send
+Members = tuple[int, ...]
+# For each group of ranks, that of all first: where they meet, and what each is about to send.
+Meetings = dict[Members, tuple[Barrier, list[str]]]
 
-__all__ = ["Rank", "has_gloo", "run", "shard"]
+__all__ = ["Rank", "has_gloo", "run"]
 
 JOINING = timedelta(seconds=60)  # for ranks to find each other, and for a message
+LEAVING = 0.5  # seconds for those that wait for a rank that failed to come to their end
 
 
 class Rank:
@@ -31,73 +34,118 @@ class Rank:
     Every rank has to make the same calls in the same order, with tensors of one shape and type;
     before a message is sent they compare. Tensors are copied as numbers: no gradient passes from
     one rank to another.
+
+    Each collective is made of messages between two ranks, and ``sent`` counts the bytes that this
+    rank has sent. Of W ranks and a tensor of so many bytes they are, where W divides the tensor:
+    2 (W - 1)/W in all_reduce, (W - 1)/W in reduce_scatter and all_to_all, W - 1 in all_gather, and
+    once in shift. All but all_to_all pass on to a neighbour alone, in a ring.
+
+    Raises, in each collective:
+        TypeError: not a tensor.
+        ValueError: another rank makes another call, or with another shape or type; or no row for
+            each rank where (W, ...) is asked for.
+
+    Source: Patarasuk and Yuan (2009) for the ring.
     """
 
-    def __init__(self, rank: int, group: Any, meeting: Barrier, said: Said) -> None:
-        self.rank = rank
-        self.world = meeting.parties
-        self.sent = 0  # bytes that this rank has handed on by shift
-        self._group = group
-        self._meeting = meeting
-        self._said = said
-        self._calls = 0
+    def __init__(self, me: int, members: Members, engine: Any, meetings: Meetings) -> None:
+        self.rank, self.world = members.index(me), len(members)
+        self.sent = 0
+        self._me, self._members, self._engine, self._meetings = me, members, engine, meetings
+        new = Barrier(self.world), [""] * self.world
+        self._meeting, self._said = meetings.setdefault(members, new)
+        if next(iter(meetings.values()))[0].broken:  # that of all ranks: the run is over
+            self._meeting.abort()
 
     def __repr__(self) -> str:
         return f"Rank({self.rank} of {self.world})"
 
     def all_reduce(self, t: Tensor) -> Tensor:
-        """Sum a tensor over the ranks: each gives its own, (...), and gets the sum, (...).
+        """Sum a tensor over the ranks: each gives its own, (...), and gets the sum, (...)."""
+        own = self._ready("all_reduce", t)
+        pieces = list(own.flatten().tensor_split(self.world))
+        pieces[self.rank] = self._sum_round(pieces)
+        return torch.cat(self._hand_round(pieces)).view_as(own)
 
-        Raises:
-            TypeError: not a tensor.
-            ValueError: another rank makes another call, or with another shape or type.
-        """
-        total = self._ready("all_reduce", t)
-        self._group.allreduce([total]).wait()
-        return total
+    def reduce_scatter(self, t: Tensor) -> Tensor:
+        """Sum a tensor over the ranks, and give each its row: each gives (W, ...), gets (...)."""
+        return self._sum_round(list(self._ready("reduce_scatter", t, rows=True)))
 
     def all_gather(self, t: Tensor) -> list[Tensor]:
-        """Collect every rank's tensor, all of one shape: a list in the order of the ranks.
+        """Collect every rank's tensor, all of one shape: a list in the order of the ranks."""
+        return self._hand_round([self._ready("all_gather", t)] * self.world)
 
-        Raises:
-            TypeError: not a tensor.
-            ValueError: another rank makes another call, or with another shape or type.
-        """
-        own = self._ready("all_gather", t)
-        found = [torch.empty_like(own) for _ in range(self.world)]
-        self._group.allgather([found], [own]).wait()
-        return found
+    def all_to_all(self, t: Tensor) -> Tensor:
+        """Give row r of (W, ...) to rank r; return (W, ...), whose row r came from rank r."""
+        own = self._ready("all_to_all", t, rows=True)
+        came = own.clone()
+        for step in range(1, self.world):
+            came[self.rank - step] = self._pass(own[(self.rank + step) % self.world], step)
+        return came
 
-    def shift(self, t: Tensor) -> Tensor:
+    def shift(self, t: Tensor, by: int = 1) -> Tensor:
         """Hand a tensor to the next rank, and return what the one before handed on, of its shape.
 
         The last rank hands on to the first. Alone, a rank gets its own tensor back.
 
-        Raises:
-            TypeError: not a tensor.
-            ValueError: another rank makes another call, or with another shape or type.
+        Args:
+            t: (...).
+            by: how many ranks further; -1 hands back to the one before.
         """
-        own = self._ready("shift", t)
-        if self.world == 1:
-            return own
-        came = torch.empty_like(own)
-        sending = self._group.send([own], (self.rank + 1) % self.world, 0)
-        self._group.recv([came], (self.rank - 1) % self.world, 0).wait()
+        return self._pass(self._ready(f"shift by {whole('by', by)}", t), by)
+
+    def group(self, members: Sequence[int]) -> Rank:
+        """Give this rank's place among some of the ranks, numbered in this order from 0.
+
+        What is sent there is counted there.
+
+        Raises:
+            ValueError: members that are not some of the ranks, each once, or lack this one.
+        """
+        known = [self._members[i] for i in members if i in range(self.world)]
+        if not len(members) == len(known) == len(set(known)) or self._me not in known:
+            raise ValueError(
+                f"members must be some of the ranks 0 to {self.world - 1}, each once, with "
+                f"{self.rank} among them; got {list(members)}."
+            )
+        return Rank(self._me, tuple(known), self._engine, self._meetings)
+
+    def _sum_round(self, pieces: list[Tensor]) -> Tensor:
+        """Let the sum of each piece grow from rank to rank; return that of this rank's piece."""
+        for at in range(self.rank - 1, self.rank - self.world, -1):
+            pieces[at - 1] = pieces[at - 1] + self._pass(pieces[at], like=pieces[at - 1])
+        return pieces[self.rank]
+
+    def _hand_round(self, pieces: list[Tensor]) -> list[Tensor]:
+        """Pass the pieces on, this rank's own first, until every rank has all of them."""
+        for at in range(self.rank, self.rank - self.world + 1, -1):
+            pieces[at - 1] = self._pass(pieces[at], like=pieces[at - 1])
+        return pieces
+
+    def _pass(self, t: Tensor, by: int = 1, like: Tensor | None = None) -> Tensor:
+        """Send a tensor so many ranks further, and return what comes from as far behind."""
+        if by % self.world == 0:
+            return t
+        came = torch.empty_like(t if like is None else like)
+        to, source = (self._members[(self.rank + step) % self.world] for step in (by, -by))
+        sending = self._engine.send([t], to, 0)
+        self._engine.recv([came], source, 0).wait()
         sending.wait()
-        self.sent += own.nbytes
+        self.sent += t.nbytes
         return came
 
-    def _ready(self, call: str, t: Tensor) -> Tensor:
+    def _ready(self, call: str, t: Tensor, *, rows: bool = False) -> Tensor:
         """Return a copy that gloo can send, once all ranks are about to make this call.
 
         Two calls or two sizes that do not fit would end the process, or never end.
         """
-        check_tensor("t", t, 0, "(...)")
-        said = self._said.setdefault(self._calls, [""] * self.world)
-        said[self.rank] = f"{call} of {tuple(t.shape)}, {t.dtype}"
+        check_tensor("t", t, int(rows), "(W, ...)" if rows else "(...)")
+        if rows and len(t) != self.world:
+            raise ValueError(f"t must have a row for each of {self.world} ranks; got {len(t)}.")
+        self._said[self.rank] = f"{call} of {tuple(t.shape)}, {t.dtype}"
         self._meeting.wait()
-        self._said.pop(self._calls - 1, None)
-        self._calls += 1
+        said = list(self._said)
+        self._meeting.wait()  # or the next call would be written where this one is read
         if len(set(said)) > 1:
             told = "; ".join(f"rank {rank}: {one}" for rank, one in enumerate(said))
             raise ValueError(
@@ -132,24 +180,34 @@ def run(function: Callable[[Rank], Result], world: int, *, timeout: float = 60.0
     if not callable(function):
         raise TypeError(f"function must be callable; got a {type(function).__name__}.")
     world, timeout = size("world", world), above_zero("timeout", timeout)
-    ranks = _connect(world)
-    gradients = torch.is_grad_enabled()  # a thread does not inherit it
+    engines, everybody = _connect(world), tuple(range(world))
+    meetings: Meetings = {}
+    ranks = [Rank(me, everybody, engine, meetings) for me, engine in enumerate(engines)]
+    # A thread inherits neither.
+    gradients, inference = torch.is_grad_enabled(), torch.is_inference_mode_enabled()
 
     def call(rank: Rank, result: Future[Result]) -> None:
         try:
-            with torch.set_grad_enabled(gradients):
+            with torch.inference_mode(inference), torch.set_grad_enabled(gradients):
                 result.set_result(function(rank))
         except BaseException as error:
             result.set_exception(error)
 
     results: list[Future[Result]] = [Future() for _ in range(world)]
-    for each in zip(ranks, results, strict=True):
-        Thread(target=call, args=each, daemon=True).start()
+    pairs = zip(ranks, results, strict=True)
+    threads = [Thread(target=call, args=pair, daemon=True) for pair in pairs]
+    for thread in threads:
+        thread.start()
     try:
         wait(results, timeout, FIRST_EXCEPTION)
         _check(results, timeout)
     finally:
         ranks[0]._meeting.abort()  # or those that wait there would wait for ever
+        for meeting, _ in list(meetings.values()):
+            meeting.abort()
+        until = monotonic() + LEAVING
+        for thread in threads:
+            thread.join(max(0.0, until - monotonic()))
     return [result.result() for result in results]
 
 
@@ -158,65 +216,20 @@ def has_gloo() -> bool:
     return distributed.is_available() and hasattr(distributed, "ProcessGroupGloo")
 
 
-def shard(layer: MultiHeadAttention, rank: int, world: int) -> MultiHeadAttention:
-    """Give one rank's heads as a layer of its own; the outputs of all ranks add up to the whole.
-
-    Rank r takes heads r h/W to (r + 1) h/W - 1: their rows of W^Q, the rows of W^K and W^V that
-    they read, and their columns of W^O. Rank 0 alone has W^O's bias. Where fewer heads of keys
-    than ranks are, several ranks hold copies of one, whose gradients are to be summed.
-
-    Args:
-        layer: any, which is left as it is.
-        rank: which part, from 0 on.
-        world: number of parts.
-
-    Raises:
-        TypeError: not a MultiHeadAttention, or a number that is not whole.
-        ValueError: a world that does not divide h, a rank outside it, or heads of keys that the
-            parts would read unevenly.
-
-    Source: Shoeybi et al. (2019), section 3.
-
-    >>> shard(MultiHeadAttention(8, 4), 0, 2).h
-    2
-    """
-    rank, world = _check_part(layer, rank, world)
-    h, readers = layer.h // world, layer.h // layer.h_kv
-    mine = torch.arange(rank * h, (rank + 1) * h)
-    read = (mine // readers).unique()
-    part = with_heads(layer, h, len(read))  # draws none of the random numbers that ranks share
-    with torch.no_grad():
-        for own, of_all, heads, kept in (
-            (part.w_q, layer.w_q, layer.h, mine),
-            (part.w_k, layer.w_k, layer.h_kv, read),
-            (part.w_v, layer.w_v, layer.h_kv, read),
-        ):
-            own.weight.copy_(of_all.weight.unflatten(0, (heads, -1))[kept].flatten(0, 1))
-            if own.bias is not None and of_all.bias is not None:
-                own.bias.copy_(of_all.bias.unflatten(0, (heads, -1))[kept].flatten())
-        part.w_o.weight.copy_(layer.w_o.weight.unflatten(1, (layer.h, -1))[:, mine].flatten(1))
-        if layer.w_o.bias is not None:
-            part.w_o.bias.copy_(layer.w_o.bias)
-    if rank:
-        part.w_o.register_parameter("bias", None)
-    return part
-
-
-def _connect(world: int) -> list[Rank]:
-    """Return ranks, each with a ProcessGroupGloo that is joined to the others'."""
+def _connect(world: int) -> list[Any]:
+    """Return a ProcessGroupGloo for each rank, joined to the others'."""
     if not has_gloo():
         raise RuntimeError(
             "this PyTorch was built without the engine gloo, which its builds for Linux and macOS "
             "have. On Windows run this in WSL or in Colab."
         )
-    store, meeting, said = distributed.HashStore(), Barrier(world), Said()
+    store = distributed.HashStore()
 
     def join(rank: int) -> Any:
         return distributed.ProcessGroupGloo(store, rank, world, JOINING)
 
     with ThreadPoolExecutor(world) as pool:
-        groups = list(pool.map(join, range(world)))
-    return [Rank(rank, group, meeting, said) for rank, group in enumerate(groups)]
+        return list(pool.map(join, range(world)))
 
 
 def _check(results: list[Future[Result]], timeout: float) -> None:
@@ -235,21 +248,3 @@ def _check(results: list[Future[Result]], timeout: float) -> None:
             f"ranks {late} of {world} had not returned after {timeout:g} s; every rank must make "
             "the same calls in the same order. Mend that, or give the run a longer timeout."
         )
-
-
-def _check_part(layer: MultiHeadAttention, rank: int, world: int) -> tuple[int, int]:
-    check_layer(layer)
-    rank, world = whole("rank", rank), size("world", world)
-    if not 0 <= rank < world:
-        raise ValueError(f"rank must lie between 0 and world - 1 = {world - 1}; got {rank}.")
-    if layer.h % world:
-        raise ValueError(
-            f"world must divide h, so that each rank takes as many heads; got h={layer.h} and "
-            f"world={world}. Choose one of {divisors(layer.h)}."
-        )
-    if layer.h_kv % world and world % layer.h_kv:
-        raise ValueError(
-            f"world must divide h_kv or be a multiple of it, so that each rank's heads share keys "
-            f"evenly; got h_kv={layer.h_kv} and world={world}."
-        )
-    return rank, world

@@ -21,6 +21,7 @@ import json
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
@@ -34,12 +35,14 @@ from torch.optim.optimizer import (
 from tqdm import tqdm
 
 from labkit import attention
+from labkit.cache import KVCache
 from labkit.models import (
     beyond_training,
     circuits,
     cross,
     economies,
     exposure,
+    fewer_keys,
     pocket,
     probes,
     reporters,
@@ -53,14 +56,13 @@ from labkit.models.by_hand import by_hand
 from labkit.models.gpt import CHECKPOINT, GPT, load_gpt, save_gpt
 from labkit.models.kept import load_kept, save_kept
 from labkit.models.linear_attention import LINEAR, LinearState, linear_gpt, load_linear
-from labkit.models.stories import Stories
+from labkit.models.sharing import share_heads
 from labkit.models.training import (
     HISTORIES,
     OTHER_STARTS,
     PARTS,
     STARTS,
     UNMASKED,
-    WORDS,
     Report,
     histories,
     load_starts,
@@ -73,7 +75,6 @@ from labkit.models.training import (
     unseen,
     without,
 )
-from labkit.sharing import share_heads
 
 STEPS, EVERY = 1_000, 25
 KEPT = "rotary 0"
@@ -294,24 +295,10 @@ def converted(name: str) -> list[Report]:
         without(model, "attention")
     else:
         kind, _, how = name.removesuffix(" 0").partition(" by ")
-        read = inputs_of(model) if how == "svd" else [None] * len(model.stack())
+        read = fewer_keys.inputs_of(model) if how == "svd" else [None] * len(model.stack())
         for block, inputs in zip(model.stack(), read, strict=True):
             block.attention = share_heads(block.attention, KEY_HEADS[kind], how, inputs=inputs)
     return [report(model, unseen(), STEPS)]
-
-
-@torch.no_grad()
-def inputs_of(model: GPT) -> list[Tensor]:
-    """Return what the attention of each block reads, (64, 48, d_model)."""
-    read: list[Tensor] = []
-    hooks = [
-        block.attention.register_forward_pre_hook(lambda _, inputs: read.append(inputs[0]))
-        for block in model.stack()
-    ]
-    model(Stories.draw(64, WORDS, seed=0).ids)
-    for hook in hooks:
-        hook.remove()
-    return read
 
 
 def train_reporters() -> tuple[dict[str, list[reporters.Reporter]], dict[str, Tensor]]:
@@ -375,9 +362,44 @@ def answers() -> Iterator[tuple[str, Any]]:
     return circuits.run_all(models | {"by hand": by_hand()}, unseen())
 
 
+def with_fewer_keys() -> Iterator[tuple[str, Any]]:
+    """Train the kinds of chapter 12, five starts each, convert the small GPT, and judge all."""
+    starts = load_starts("rotary")
+    kept = {}
+    with ProcessPoolExecutor() as pool:
+        for name in fewer_keys.RETRAINED:
+            states, rows = zip(*pool.map(partial(retrained, name), range(len(starts))), strict=True)
+            kept[name] = states[0]
+            yield name, {"retrained": True, "starts": rows}
+    save_starts(kept, fewer_keys.WEIGHTS)
+    for name in (*fewer_keys.CONVERSIONS, fewer_keys.ABLATED):
+        rows = [judged(fewer_keys.converted(model, name)) for model in starts]
+        if name == fewer_keys.ABLATED:  # whose caches nobody needs
+            rows = [row | {"nbytes": 0} for row in rows]
+        yield name, {"retrained": False, "starts": rows}
+    for name in fewer_keys.CONTINUED:
+        models = [fewer_keys.continued(model, name, i) for i, model in enumerate(starts)]
+        yield name, {"retrained": True, "starts": [judged(model) for model in models]}
+
+
+def retrained(name: str, seed: int) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Train a model of chapter 12, and judge it with the weights that a file keeps, in float16."""
+    torch.set_num_threads(1)
+    model = fewer_keys.fresh(name, seed)
+    list(train(model, STEPS, seed, every=STEPS))
+    state = {name: weight.half() for name, weight in model.state_dict().items()}
+    model.load_state_dict(state)
+    return state, judged(model.eval())
+
+
+def judged(model: GPT) -> dict[str, Any]:
+    return economies.judge_caches(model, KVCache)._asdict()
+
+
 # The name of a file in labkit/models, and of the part that is made again alone.
 PARTS_OF_GPT: dict[str, Callable[[], Iterator[tuple[str, Any]]]] = {
     "economies": rows_of_caches,
+    "fewer_keys": with_fewer_keys,
     "slips": lambda: slips.run_all(load_starts("rotary")),
     "exposure": readings,
     "speculative": lambda: speculative.run_all(load_starts("rotary"), load_starts("one layer")),

@@ -1,5 +1,5 @@
-"""What chapter 11 tells of time: one block's linear layers and its attention, as batch and length
-grow, and a step through caches of several kinds.
+"""What chapters 11 and 12 tell of time: one block's linear layers and its attention, as batch and
+length grow, and a step through caches of several kinds and with fewer keys.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from torch import Tensor
 
 from labkit.attention import scaled_dot_product_attention
 from labkit.cache import KVCache
+from labkit.latent import LatentAttention
 from labkit.models.economies import HalfCache
 from press.timing import FLOAT, Work, whole
 
@@ -30,6 +31,8 @@ class Sizes(NamedTuple):
     most: int = 16 * 4096  # positions of a batch in all
     least: int = 2**27  # bytes that are read, so that no processor's own memory holds them
     steps: int = 4  # a round, through each kind of cache
+    key_heads: tuple[int, ...] = (6, 3, 1)
+    latents: tuple[tuple[int, int], ...] = ((320, 64), (64, 64))  # as many numbers as 3 heads and 1
     rounds: int = 9
 
 
@@ -129,3 +132,61 @@ def step_all(caches: list[KVCache], word: Tensor, steps: int) -> None:
     for _ in range(steps):
         for cache in caches:
             scaled_dot_product_attention(q, *cache.append(k, v), cache.visible(1))
+
+
+def sharing_works(sizes: Sizes) -> dict[str, Work]:
+    """A step as in cache_works: with fewer heads of keys, with latents, and shared by two layers.
+
+    Of a latent layer it is all between the projections of x and W^O: absorbed with the products
+    that queries and sums take for it, unpacked with those that make keys and values of all n.
+    """
+    torch.manual_seed(0)
+    n, d = sizes.n, sizes.d_model // sizes.h
+    queries = torch.randn(1, sizes.h, 1, d)
+    works = {}
+    for h_kv in (sizes.h, *sizes.key_heads):
+        name = "whole" if h_kv == sizes.h else f"{h_kv} key head{'s' * (h_kv > 1)}"
+        caches = filled(sizes.layers, n, (h_kv, d), (h_kv, d))
+        step = partial(step_shared, queries, caches, 1, sizes.steps)
+        works[f"step, {name}"] = Work(whole(step, sizes.steps))
+    caches = filled(sizes.layers // 2, n, (sizes.h, d), (sizes.h, d))
+    step = partial(step_shared, queries, caches, 2, sizes.steps)
+    works["step, shared by 2 layers"] = Work(whole(step, sizes.steps))
+    for d_c, d_rotary in sizes.latents:
+        layers = [
+            LatentAttention(sizes.d_model, sizes.h, d_c, d_rotary=d_rotary)
+            for _ in range(sizes.layers)
+        ]
+        asks = torch.randn(1, sizes.h, 1, d + d_rotary)
+        for absorb in (True, False):
+            caches = filled(sizes.layers, n, (1, d_c + d_rotary), (1, 0))
+            step = partial(step_latent, asks, layers, caches, absorb, sizes.steps)
+            way = "absorbed" if absorb else "unpacked"
+            works[f"step, latent {d_c} + {d_rotary}, {way}"] = Work(whole(step, sizes.steps))
+    return works
+
+
+def filled(count: int, n: int, k: tuple[int, int], v: tuple[int, int]) -> list[KVCache]:
+    """Make caches that hold n - 1 positions, of so many heads and so wide keys and values."""
+    caches = [KVCache() for _ in range(count)]
+    for cache in caches:
+        cache.append(*(torch.randn(1, heads, n - 1, width) for heads, width in (k, v)))
+    return caches
+
+
+def step_shared(q: Tensor, caches: list[KVCache], layers: int, steps: int) -> None:
+    """Append a token to each cache, and attend in so many layers to what it holds."""
+    for _ in range(steps):
+        for cache in caches:
+            k, v = cache.append(cache.k[:, :, -1:], cache.v[:, :, -1:])
+            for _ in range(layers):
+                scaled_dot_product_attention(q, k, v, enable_gqa=True)
+
+
+def step_latent(
+    q: Tensor, layers: list[LatentAttention], caches: list[KVCache], absorb: bool, steps: int
+) -> None:
+    for _ in range(steps):
+        for layer, cache in zip(layers, caches, strict=True):
+            kept, _ = cache.append(cache.k[:, :, -1:], cache.v[:, :, -1:])
+            layer.attend(q, kept, absorb=absorb)

@@ -31,7 +31,7 @@ from labkit.models.gpt import GPT, Block, load_gpt
 from labkit.models.times import TIMES, Record
 from labkit.models.training import unseen
 from press.decoding_times import Sizes as DecodingSizes
-from press.decoding_times import decoding_works
+from press.decoding_times import decoding_works, sharing_works
 from press.tile_times import Sizes as TileSizes
 from press.tile_times import tile_works
 from press.timing import FLOAT, Work, whole
@@ -58,15 +58,17 @@ class Sizes(NamedTuple):
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("chapters", nargs="*", metavar="CHAPTER")
-    wanted = parser.parse_args().chapters or ["counting", "decoding", "tiles"]
+    parts: dict[str, tuple[Callable[[], dict[str, Work]], int]] = {
+        "counting": (lambda: counting_works(Sizes()), Sizes().rounds),
+        "decoding": (lambda: decoding_works(DecodingSizes()), DecodingSizes().rounds),
+        "sharing": (lambda: sharing_works(DecodingSizes()), DecodingSizes().rounds),
+        "tiles": (lambda: tile_works(TileSizes()), TileSizes().rounds),
+    }
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"some of {', '.join(parts)}")
     torch.set_num_threads(1)
-    if "counting" in wanted:
-        write(TIMES, "counting", measure(counting_works(Sizes()), Sizes().rounds))
-    if "decoding" in wanted:
-        write(TIMES, "decoding", measure(decoding_works(DecodingSizes()), DecodingSizes().rounds))
-    if "tiles" in wanted:
-        write(TIMES, "tiles", measure(tile_works(TileSizes()), TileSizes().rounds))
+    for name in parser.parse_args().parts or parts:
+        make, rounds = parts[name]
+        write(TIMES, name, measure(make(), rounds), machine())
     print(f"{TIMES.name} has the times of {machine()}.")
 
 
@@ -82,11 +84,11 @@ def processor() -> str:
     return next(names, platform.processor() or platform.machine())
 
 
-def write(path: Path, chapter: str, records: Mapping[str, Record]) -> None:
-    """Put a chapter's records into the file, and leave those of the others."""
+def write(path: Path, chapter: str, records: Mapping[str, Record], of: str) -> None:
+    """Put a chapter's records, of a machine, into the file, and leave those of the others."""
     kept = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
     told = {name: record._asdict() for name, record in records.items()}
-    kept[chapter] = {"machine": machine(), "records": told}
+    kept[chapter] = {"machine": of, "records": told}
     text = json.dumps(kept, indent=1, ensure_ascii=False)
     path.write_text(text + "\n", encoding="utf-8")
 

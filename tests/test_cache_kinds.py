@@ -13,9 +13,9 @@ from torch import Tensor
 
 from labkit import KVCache, MultiHeadAttention, causal_mask, merge_heads, split_heads, window_mask
 from labkit.models.gpt import GPT
+from labkit.models.sharing import RotatedLatent, latent
 from labkit.positions import rotate
 from labkit.quantisation import dequantise, quantise
-from labkit.sharing import latent
 from tests.drawn import draw, draw_layer
 from tests.refusing import check_refusal
 
@@ -196,6 +196,7 @@ def test_a_model_equals_its_whole_pass_under_the_same_mask(window, sinks, seed):
 @torch.no_grad()
 def test_a_latent_layer_equals_its_whole_pass(kind, blocks):
     small, x = latent(make_layer(), 3), draw(2, sum(blocks), 6)
+    assert type(small) is RotatedLatent
     may, cache, start = may_see(x.shape[1], kind["window"], kind["sinks"]), KVCache(**kind), 0
     outs = [small(part, cache=cache, return_weights=True) for part in x.split(blocks, 1)]
     down = small.w_down.forward

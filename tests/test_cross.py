@@ -83,7 +83,7 @@ def test_only_positions_tell_the_orders_apart():
     assert same == [True] * 5 + [False]
 
 
-@pytest.mark.slow
+@pytest.mark.weekly
 def test_nearly_every_start_learns_all_questions_also_of_notes_that_it_never_saw():
     judged = cross.judge(cross.train_crosses(STARTS))
     assert (judged.right == 60).sum() > 15

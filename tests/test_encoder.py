@@ -259,6 +259,7 @@ def test_an_untrained_twin_is_drawn_by_its_seed_and_leaves_the_trained_one_alone
     assert torch.equal(before, load_encoder().blocks[0].attention.w_o.weight)
 
 
+@pytest.mark.weekly
 def test_a_shuffled_twin_has_the_same_numbers_in_another_order():
     encoder, shuffled = load_encoder(), shuffled_encoder(0)
     pairs = zip(encoder.parameters(), shuffled.parameters(), strict=True)

@@ -44,7 +44,7 @@ from labkit.figures import (
 from labkit.figures.ranks import COUNTS, STAGES, small_layer
 from labkit.figures.stage import BUGS, NO_SOFTMAX, NOT_DIVIDED, SWAPPED, WRONG_AXIS
 from labkit.ledger.nested import flat
-from labkit.models import cross, gpt, pocket, stories, two_needs
+from labkit.models import cross, gpt, parallel, pocket, stories, two_needs
 from labkit.models.encoder import load_encoder
 from labkit.models.training import histories
 from labkit.softmax import softmax_jacobian
@@ -675,7 +675,7 @@ def test_ranks_hold_what_shard_gives_them_or_are_refused_as_there(world: int):
             with torch.no_grad():  # each head's rows say which it is
                 for weight, heads in [(layer.w_q.weight, h), (layer.w_k.weight, h_kv)]:
                     weight.unflatten(0, (heads, -1)).copy_(torch.arange(heads)[:, None, None])
-            parts = [ranks.shard(layer, rank, world) for rank in range(world)]
+            parts = [parallel.shard(layer, rank, world) for rank in range(world)]
         except ValueError:
             assert not any(flat(list(values.values())[:7])), (h, h_kv)
             continue

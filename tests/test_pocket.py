@@ -73,7 +73,7 @@ def test_the_controls_are_what_their_names_say():
         pocket.Pocket([0], "none")
 
 
-@pytest.mark.slow
+@pytest.mark.weekly
 def test_every_start_learns_all_sentences_also_those_that_it_never_saw():
     judged = pocket.judge(pocket.train_pockets(STARTS))
     assert judged.right.tolist() == [74] * len(STARTS)

@@ -1,4 +1,4 @@
-"""labkit's ranks: the parts of a layer against the whole, a ring, failures named in time."""
+"""labkit's ranks: what passes between them, what is sent, failures named in time."""
 
 from __future__ import annotations
 
@@ -9,154 +9,20 @@ import time
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from labkit import MultiHeadAttention, causal_mask, scaled_dot_product_attention
-from labkit.ranks import Rank, run, shard
+from labkit import causal_mask, scaled_dot_product_attention
+from labkit.ranks import Rank, run
 from labkit.tiles import merge, partial_attention
-from tests.drawn import draw, draw_layer
+from tests.drawn import draw
 from tests.refusing import check_refusal
 
 WORLDS = pytest.mark.parametrize("world", [1, 2, 3, 4])
-H = 12
-# Heads of keys that so many ranks can share evenly.
-SHARED = [
-    (world, h_kv)
-    for world in (1, 2, 3, 4)
-    for h_kv in (12, 6, 4, 3, 2, 1)
-    if h_kv % world == 0 or world % h_kv == 0
-]
-UNEVEN = [(2, 3), (3, 4), (3, 2), (4, 6), (4, 3)]
 PATIENCE = 20.0  # seconds, far more than a run takes
-
-
-def make_layer(h_kv: int = H, seed: int = 0, **options) -> MultiHeadAttention:
-    """A layer in float64 with biases other than 0, and values of another width than keys."""
-    sizes = {"d_model": 7, "h": H, "h_kv": h_kv, "d_k": 4, "d_v": 3} | options
-    return draw_layer(seed, **sizes)
 
 
 def assert_same(one: Tensor, other: Tensor, tolerance: float = 1e-10) -> None:
     torch.testing.assert_close(one, other, rtol=tolerance, atol=tolerance, check_stride=False)
-
-
-# A layer in parts
-
-
-def heads_of(layer: MultiHeadAttention, rank: int, world: int) -> tuple[list[int], list[int]]:
-    """Count out the heads of a rank, and the heads of keys that they read."""
-    mine = [head for head in range(layer.h) if head * world // layer.h == rank]
-    return mine, sorted({head * layer.h_kv // layer.h for head in mine})
-
-
-def gradients_of_the_whole(
-    layer: MultiHeadAttention, parts: list[dict[str, Tensor]]
-) -> dict[str, Tensor]:
-    """Put the gradients of the parts in their places; those of copies of a head add up."""
-    whole = {name: torch.zeros_like(parameter) for name, parameter in layer.named_parameters()}
-    sizes = layer.h * layer.d_k, layer.h_kv * layer.d_k, layer.h_kv * layer.d_v
-    for rank, part in enumerate(parts):
-        mine, read = heads_of(layer, rank, len(parts))
-        pieces = (mine, layer.d_k), (read, layer.d_k), (read, layer.d_v)
-        for name in ("w_qkv.weight", "w_qkv.bias"):
-            if name not in part:
-                continue
-            found = part[name].split([len(heads) * d for heads, d in pieces])
-            for place, own, (heads, d) in zip(whole[name].split(sizes), found, pieces, strict=True):
-                for index, head in enumerate(heads):
-                    place[head * d : (head + 1) * d] += own[index * d : (index + 1) * d]
-        for index, head in enumerate(mine):
-            d = layer.d_v
-            slab = part["w_o.weight"][:, index * d : (index + 1) * d]
-            whole["w_o.weight"][:, head * d : (head + 1) * d] += slab
-        if "w_o.bias" in part:
-            whole["w_o.bias"] += part["w_o.bias"]
-    return whole
-
-
-def assert_parts_make_the_whole(layer, world, x, context=None, mask=None, **options):
-    """Compare the output, and the gradients in the inputs and in all parameters."""
-    cotangent = draw(*x.shape, seed=9)
-    inputs = [x] if context is None else [x, context]
-
-    def compute(rank: Rank) -> tuple[Tensor, list[Tensor], dict[str, Tensor]]:
-        part = shard(layer, rank.rank, world)
-        own = [each.clone().requires_grad_() for each in inputs]
-        mine, _ = heads_of(layer, rank.rank, world)
-        may = mask[:, mine] if mask is not None and mask.shape[1] == layer.h else mask
-        out = part(*own, mask=may, **options)
-        names, parameters = zip(*part.named_parameters(), strict=True)
-        found = torch.autograd.grad(out, [*own, *parameters], cotangent)
-        into_inputs = [rank.all_reduce(each) for each in found[: len(own)]]
-        return rank.all_reduce(out), into_inputs, dict(zip(names, found[len(own) :], strict=True))
-
-    results = run(compute, world, timeout=PATIENCE)
-    inputs = [each.clone().requires_grad_() for each in inputs]
-    whole = layer(*inputs, mask=mask, **options)
-    names, parameters = zip(*layer.named_parameters(), strict=True)
-    right = torch.autograd.grad(whole, [*inputs, *parameters], cotangent)
-    for out, into_inputs, _ in results:
-        assert_same(out, whole.detach())
-        for one, other in zip(into_inputs, right, strict=False):
-            assert_same(one, other)
-    ours = gradients_of_the_whole(layer, [part for _, _, part in results])
-    for name, other in zip(names, right[len(inputs) :], strict=True):
-        assert_same(ours[name], other)
-
-
-@pytest.mark.parametrize(("world", "h_kv"), SHARED)
-def test_the_sum_of_the_parts_is_the_whole_in_value_and_gradient(world, h_kv):
-    assert_parts_make_the_whole(make_layer(h_kv), world, draw(2, 5, 7))
-
-
-MANY = torch.rand(2, H, 5, 6, generator=torch.Generator().manual_seed(0)) < 0.6
-VARIANTS = {
-    "without biases": ({"bias": False}, {}),
-    "rotary, causal": ({"rotary_base": 10.0}, {"is_causal": True}),
-    "a context": ({"d_v": 4}, {"context": draw(2, 6, 7, seed=1)}),
-    "a mask for each head": ({}, {"context": draw(2, 6, 7, seed=1), "mask": MANY}),
-    "a mask for all": ({}, {"context": draw(2, 6, 7, seed=1), "mask": MANY[:, :1]}),
-}
-
-
-@pytest.mark.parametrize(("options", "call"), VARIANTS.values(), ids=VARIANTS)
-@pytest.mark.parametrize(("world", "h_kv"), [(3, 12), (2, 6), (4, 2)])
-def test_the_parts_do_what_the_layer_does(world, h_kv, options, call):
-    assert_parts_make_the_whole(make_layer(h_kv, **options), world, draw(2, 5, 7), **call)
-
-
-def test_the_weights_of_a_part_are_those_of_its_heads():
-    layer, x = make_layer(6), draw(2, 5, 7)
-    _, whole = layer(x, return_weights=True)
-    parts = run(lambda rank: shard(layer, rank.rank, 3)(x, return_weights=True)[1], 3)
-    assert_same(torch.cat(parts, 1), whole, 1e-12)
-
-
-@WORLDS
-@pytest.mark.parametrize("h_kv", [12, 1])
-def test_each_number_has_its_rank_and_the_bias_has_one(world, h_kv):
-    layer = make_layer(h_kv)
-    parts = [shard(layer, rank, world) for rank in range(world)]
-    assert [part.w_o.bias is not None for part in parts] == [True] + [False] * (world - 1)
-    assert [(part.h, part.h_kv) for part in parts] == [(H // world, max(h_kv // world, 1))] * world
-    copies = (world - 1) * (4 + 3) * (7 + 1) if h_kv == 1 else 0
-    counted = sum(parameter.numel() for part in parts for parameter in part.parameters())
-    assert counted == sum(parameter.numel() for parameter in layer.parameters()) + copies
-
-
-def test_a_part_has_the_layers_type_mode_and_dropout_and_its_own_memory():
-    layer = make_layer(dropout=0.25, rotary_base=50.0).to(torch.bfloat16).eval()
-    before, random = [p.clone() for p in layer.parameters()], torch.get_rng_state()
-    for rank in range(2):
-        part = shard(layer, rank, 2)
-        assert (part.dropout, part.rotary_base, part.training) == (0.25, 50.0, False)
-        assert {p.dtype for p in part.parameters()} == {torch.bfloat16}
-        assert all(p.requires_grad for p in part.parameters())
-        for parameter in part.parameters():
-            nn.init.zeros_(parameter)
-    assert shard(layer.train(), 0, 2).training
-    assert all(torch.equal(*pair) for pair in zip(layer.parameters(), before, strict=True))
-    assert torch.equal(torch.get_rng_state(), random)
 
 
 # What passes between ranks
@@ -185,6 +51,94 @@ def test_what_is_gathered_stands_in_the_order_of_the_ranks(world):
 
 
 @WORLDS
+def test_a_sum_is_scattered_by_rows(world):
+    given = draw(world, world, 3, 4).transpose(2, 3)
+    rows = run(lambda rank: rank.reduce_scatter(given[rank.rank]), world)
+    assert_same(torch.stack(rows), given.sum(0), 1e-12)
+
+
+@WORLDS
+def test_all_to_all_transposes_rows_and_ranks(world):
+    given = draw(world, world, 3, 4).transpose(2, 3)
+    came = run(lambda rank: rank.all_to_all(given[rank.rank]), world)
+    assert torch.equal(torch.stack(came), given.transpose(0, 1))
+
+
+CALLS = {
+    "all_reduce": (lambda rank, t: rank.all_reduce(t), lambda W: 2 * (W - 1) / W),
+    "reduce_scatter": (lambda rank, t: rank.reduce_scatter(t), lambda W: (W - 1) / W),
+    "all_gather": (lambda rank, t: rank.all_gather(t), lambda W: W - 1),
+    "all_to_all": (lambda rank, t: rank.all_to_all(t), lambda W: (W - 1) / W),
+    "shift": (lambda rank, t: rank.shift(t), lambda W: min(W - 1, 1)),
+    "shift back": (lambda rank, t: rank.shift(t, -1), lambda W: min(W - 1, 1)),
+}
+
+
+@WORLDS
+@pytest.mark.parametrize(("call", "share"), CALLS.values(), ids=CALLS)
+def test_what_is_counted_is_what_was_handed_to_the_engine(world, call, share):
+    class Watched:
+        """The engine, and the bytes that it is given to send."""
+
+        def __init__(self, engine) -> None:
+            self.engine, self.sent, self.recv = engine, 0, engine.recv
+
+        def send(self, tensors, *where):
+            self.sent += sum(t.nbytes for t in tensors)
+            return self.engine.send(tensors, *where)
+
+    def compute(rank: Rank) -> tuple[int, int]:
+        rank._engine = Watched(rank._engine)
+        call(rank, torch.ones(world, 3, 5))
+        return rank.sent, rank._engine.sent
+
+    bytes_given = world * 3 * 5 * 4
+    assert run(compute, world) == [(share(world) * bytes_given,) * 2] * world
+
+
+def test_a_tensor_that_ranks_do_not_divide_is_summed_all_the_same():
+    for shape in ((), (1,), (5,), (7, 2)):
+        given = draw(3, *shape)
+        for total in run(lambda rank, given=given: rank.all_reduce(given[rank.rank]), 3):
+            assert_same(total, given.sum(0), 1e-12)
+
+
+def test_a_sum_has_the_same_bits_on_all_ranks():
+    given = draw(4, 1000).float()
+    totals = run(lambda rank: rank.all_reduce(given[rank.rank]), 4)
+    assert all(torch.equal(total, totals[0]) for total in totals)
+
+
+def test_a_group_calls_itself_alone_in_its_own_order():
+    def compute(rank: Rank) -> tuple[list[int], int, str, int]:
+        pair = rank.group([3, 1] if rank.rank % 2 else [0, 2])
+        for _ in range(rank.rank % 2):  # one group makes more calls than the other
+            pair.all_reduce(torch.ones(1))
+        found = [t.item() for t in pair.all_gather(torch.tensor([rank.rank], dtype=torch.int64))]
+        everybody = rank.group(range(4)).all_reduce(torch.tensor(1)).item()
+        alone = rank.group([rank.rank]).all_reduce(torch.tensor(rank.rank)).item()
+        assert (everybody, alone) == (4, rank.rank)
+        return found, pair.sent, repr(pair), rank.sent
+
+    assert run(compute, 4) == [
+        ([0, 2], 8, "Rank(0 of 2)", 0),
+        ([3, 1], 12, "Rank(1 of 2)", 0),
+        ([0, 2], 8, "Rank(1 of 2)", 0),
+        ([3, 1], 12, "Rank(0 of 2)", 0),
+    ]
+
+
+def test_a_group_of_a_group():
+    def compute(rank: Rank) -> list[int]:
+        if rank.rank == 3:
+            return []
+        three = rank.group([2, 1, 0])
+        return [t.item() for t in three.group([2, 0, 1]).all_gather(torch.tensor(rank.rank))]
+
+    assert run(compute, 4) == [[0, 2, 1]] * 3 + [[]]
+
+
+@WORLDS
 def test_a_shift_hands_on_to_the_next_and_counts_what_it_sends(world):
     given = draw(world, 3, 4).transpose(1, 2)
 
@@ -193,7 +147,6 @@ def test_a_shift_hands_on_to_the_next_and_counts_what_it_sends(world):
         for _ in range(world):
             came.append(rank.shift(came[-1]))
         assert rank.world == world
-        rank.all_reduce(torch.ones(1))  # which is not counted
         return came, rank.sent, repr(rank)
 
     for rank, (came, sent, name) in enumerate(run(compute, world)):
@@ -259,6 +212,16 @@ def test_ranks_record_gradients_where_the_caller_does():
         assert run(lambda rank: (2 * weight).requires_grad, 2) == [False, False]
 
 
+def test_ranks_are_in_inference_mode_where_the_caller_is():
+    def compute(rank: Rank) -> tuple[bool, bool]:
+        total = rank.all_reduce(torch.ones(2))
+        return torch.is_inference_mode_enabled(), total.is_inference()
+
+    assert run(compute, 2) == [(False, False)] * 2
+    with torch.inference_mode():
+        assert run(compute, 2) == [(True, True)] * 2
+
+
 # Failures
 
 
@@ -268,6 +231,11 @@ def collective(rank: Rank) -> None:
 
 WAITING = {
     "in a sum": collective,
+    "in a scattered sum": lambda rank: rank.reduce_scatter(torch.ones(4)),
+    "in an exchange": lambda rank: rank.all_to_all(torch.ones(4)),
+    "in a group": lambda rank: (
+        rank.group([0, 1, 2]).all_reduce(torch.ones(1)) if rank.rank < 3 else None
+    ),
     "in a gathering": lambda rank: rank.all_gather(torch.ones(1)),
     "in a shift": lambda rank: rank.shift(torch.ones(1)),
     "asleep": lambda rank: time.sleep(PATIENCE),
@@ -297,11 +265,15 @@ AT_ODDS = {
     ),
     "another shape": (
         lambda rank: rank.shift(torch.ones(2, 3).T if rank.rank else torch.ones(2, 3)),
-        r"rank 1: shift of \(3, 2\)",
+        r"rank 1: shift by 1 of \(3, 2\)",
     ),
     "another type": (
         lambda rank: rank.all_gather(torch.ones(1).to([torch.float64, torch.int64][rank.rank])),
         "rank 1: all_gather of .*torch.int64",
+    ),
+    "another way": (
+        lambda rank: rank.shift(torch.ones(1), 1 - 2 * rank.rank),
+        "rank 0: shift by 1 of .*rank 1: shift by -1",
     ),
     "another call": (
         lambda rank: (rank.shift if rank.rank else rank.all_reduce)(torch.ones(1)),
@@ -364,7 +336,19 @@ def raises(rank: Rank) -> None:
     collective(rank)
 
 
-@pytest.mark.parametrize("function", [returns_early, raises])
+def waits_in_a_group(rank: Rank) -> None:
+    if rank.rank != 1:
+        rank.group([0, 1] if rank.rank == 0 else [1, 2]).all_reduce(torch.ones(1))
+
+
+def joins_late(rank: Rank) -> None:
+    if rank.rank == 1:
+        raise ValueError("lost")
+    time.sleep(1)  # the run is over when this group is made
+    rank.group([0, 1, 2]).group([rank.rank, 1]).all_reduce(torch.ones(1))
+
+
+@pytest.mark.parametrize("function", [returns_early, raises, waits_in_a_group, joins_late])
 def test_ranks_that_wait_are_let_go(function):
     before = set(threading.enumerate())
     with pytest.raises((TimeoutError, RuntimeError)):
@@ -402,7 +386,7 @@ run(lost, 3, timeout=600)
 
 # Errors
 
-ALONE = Rank(0, None, threading.Barrier(1), {})
+ALONE = Rank(0, (0,), None, {})
 ERRORS = {
     "not a function": (lambda: run(3, 2), TypeError, ["function", "callable", "int"]),
     "no ranks": (lambda: run(collective, 0), ValueError, ["world", "at least 1", "0"]),
@@ -417,33 +401,25 @@ ERRORS = {
     ),
     "a sum of a list": (lambda: ALONE.all_reduce([1]), TypeError, ["t", "torch.Tensor", "list"]),
     "a gathering of a list": (lambda: ALONE.all_gather([1]), TypeError, ["torch.Tensor", "list"]),
-    "a shift of a list": (lambda: ALONE.shift([1]), TypeError, ["t", "torch.Tensor", "list"]),
-    "not a layer": (
-        lambda: shard(nn.Linear(2, 2), 0, 1),
+    "half a shift": (
+        lambda: ALONE.shift(torch.ones(1), 0.5),
         TypeError,
-        ["labkit.MultiHeadAttention", "Linear", "from_torch"],
+        ["by", "whole", "0.5"],
     ),
-    "heads that ranks do not divide": (
-        lambda: shard(make_layer(), 0, 5),
+    "a row too many": (
+        lambda: ALONE.all_to_all(torch.ones(2)),
         ValueError,
-        ["world must divide h", "h=12", "world=5", "[1, 2, 3, 4, 6, 12]"],
+        ["a row for each of 1 ranks", "got 2"],
     ),
-    "more ranks than heads": (lambda: shard(make_layer(), 0, 24), ValueError, ["world=24"]),
-    "a part of no ranks": (lambda: shard(make_layer(), 0, 0), ValueError, ["world", "at least 1"]),
-    "a rank too high": (
-        lambda: shard(make_layer(), 4, 4),
+    "no rows": (lambda: ALONE.reduce_scatter(torch.tensor(1)), ValueError, ["(W, ...)"]),
+    "a group without oneself": (
+        lambda: ALONE.group([]),
         ValueError,
-        ["between 0 and world - 1 = 3", "got 4"],
+        ["members", "0 among them", "[]"],
     ),
-    "a rank below 0": (lambda: shard(make_layer(), -1, 4), ValueError, ["between 0", "got -1"]),
-    "half a part": (lambda: shard(make_layer(), 0.5, 4), TypeError, ["rank", "whole", "0.5"]),
-} | {
-    f"{h_kv} heads of keys on {world} ranks": (
-        lambda world=world, h_kv=h_kv: shard(make_layer(h_kv), 0, world),
-        ValueError,
-        ["share keys evenly", f"h_kv={h_kv}", f"world={world}"],
-    )
-    for world, h_kv in UNEVEN
+    "a group of strangers": (lambda: ALONE.group([0, 1]), ValueError, ["members", "[0, 1]"]),
+    "a group with one twice": (lambda: ALONE.group([0, 0]), ValueError, ["each once", "[0, 0]"]),
+    "a shift of a list": (lambda: ALONE.shift([1]), TypeError, ["t", "torch.Tensor", "list"]),
 }
 
 

@@ -1,4 +1,4 @@
-"""labkit's conversions: what shares or is small enough is kept exactly, biases, caches, errors."""
+"""Conversions of a trained layer: what shares or is small enough is kept, biases, errors."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from labkit import KVCache, MultiHeadAttention, window_mask
-from labkit.sharing import WAYS, LatentAttention, latent, share_heads
+from labkit.latent import LatentAttention
+from labkit.models.sharing import WAYS, RotatedLatent, latent, share_heads
 from tests.drawn import draw, draw_layer
 from tests.refusing import check_refusal
 
@@ -252,10 +253,29 @@ def test_a_latent_layer_can_be_trained():
     small = latent(make_layer(rotary_base=10.0), 5)
     small(X, is_causal=True).square().sum().backward()
     assert all(parameter.grad.any() for parameter in small.parameters())
-    bare = LatentAttention(D_MODEL, H, 5, d_k=D_K, d_v=D_V, bias=False)
+    bare = RotatedLatent(D_MODEL, H, 5, d_k=D_K, d_v=D_V, bias=False)
     assert [name for name, _ in bare.named_parameters()] == [
         f"w_{part}.weight" for part in ("q", "down", "up", "o")
     ]
+
+
+def test_of_a_layer_without_positions_a_latent_can_be_absorbed():
+    layer = make_layer(2)
+    small = latent(layer, 9)
+    assert type(small) is LatentAttention
+    absorbed, unpacked = (small(X, is_causal=True, absorb=way) for way in (True, False))
+    torch.testing.assert_close(absorbed, unpacked, rtol=1e-12, atol=1e-12)
+    whole = latent(layer, D_MODEL)(X, is_causal=True, absorb=True)
+    torch.testing.assert_close(whole, layer(X, is_causal=True), rtol=1e-10, atol=1e-10)
+
+
+def test_a_row_that_sees_nothing_has_the_constant_that_values_add():
+    layer, mask = make_layer(), torch.ones(7, 7, dtype=torch.bool).tril()
+    mask[2] = False
+    with torch.no_grad():
+        out = latent(layer, D_MODEL)(X, mask)[:, 2]
+        constant = layer.w_o(layer.w_v.bias)
+    torch.testing.assert_close(out, constant.expand(2, -1), rtol=1e-10, atol=1e-10)
 
 
 # Both
@@ -348,14 +368,14 @@ ERRORS = {
     ),
     "inputs in a list": (lambda: latent(LAYER, 3, inputs=[1.0]), TypeError, ["inputs", "list"]),
     "an odd width to rotate": (
-        lambda: LatentAttention(8, 2, 3, d_k=3, d_v=2, rotary_base=10.0),
+        lambda: RotatedLatent(8, 2, 3, d_k=3, d_v=2),
         ValueError,
         ["d_k", "even", "3"],
     ),
-    "a latent of no width": (
-        lambda: LatentAttention(8, 2, 0, d_k=2, d_v=2),
+    "rotated keys to absorb": (
+        lambda: latent(make_layer(rotary_base=10.0), 3)(X, absorb=True),
         ValueError,
-        ["d_c", "at least 1", "0"],
+        ["cannot be absorbed", "d_rotary"],
     ),
     "x of another width": (
         lambda: latent(LAYER, 3)(X[..., :21]),

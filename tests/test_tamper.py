@@ -67,7 +67,7 @@ def test_a_lie_of_each_kind_breaks_the_seal(project: Project, tmp_path: Path):
         assert not is_sealed(lying, document, tmp_path), str(lie)
 
 
-@pytest.mark.slow
+@pytest.mark.weekly
 def test_a_lie_of_each_kind_in_an_output_is_reported(project: Project):
     lies = [lie for lie in told_by_outputs(project, NOTEBOOK) if lie.run != FORM]
     assert {"verdict, in ledger and page", "value, in ledger and page"} < {lie.kind for lie in lies}

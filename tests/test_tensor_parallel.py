@@ -50,6 +50,7 @@ def test_it_ends_by_itself_when_a_rank_is_killed():
     for line in run.stdout:
         if line.startswith("training"):
             break
+    # torchrun starts its ranks in their order.
     children = Path(f"/proc/{run.pid}/task/{run.pid}/children").read_text().split()
     os.kill(int(children[-1]), signal.SIGKILL)
     try:
@@ -57,4 +58,8 @@ def test_it_ends_by_itself_when_a_rank_is_killed():
     finally:
         run.kill()
     assert run.returncode
-    assert "Signal 9 (SIGKILL)" in errors
+    cause = errors.partition("Root Cause")[2]
+    assert "Signal 9 (SIGKILL)" in cause
+    assert "(local_rank: 1)" in cause
+    with pytest.raises(ProcessLookupError):  # the other one is gone, too
+        os.kill(int(children[0]), 0)

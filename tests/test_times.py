@@ -39,7 +39,7 @@ def test_what_is_kept_is_what_is_measured(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(measuring, "SHORT", 1)
     measured = measuring.measure(measuring.counting_works(SMALL), SMALL.rounds)
     path = tmp_path / "times.json"
-    measuring.write(path, "counting", measured)
+    measuring.write(path, "counting", measured, measuring.machine())
     monkeypatch.setattr(times, "TIMES", path)
     again = load_times("counting")
     assert again.records == measured
@@ -62,7 +62,7 @@ def test_the_kept_times_of_decoding_are_of_the_works_that_are_measured(
     )  # fmt: skip
     measured = measuring.measure(decoding_times.decoding_works(small), small.rounds)
     path = tmp_path / "times.json"
-    measuring.write(path, "decoding", measured)
+    measuring.write(path, "decoding", measured, measuring.machine())
     kept = load_times("decoding").records
     sizes = decoding_times.Sizes()
     assert "attention, 2 over 8" not in measured, "more positions than may be"
@@ -75,6 +75,22 @@ def test_the_kept_times_of_decoding_are_of_the_works_that_are_measured(
     assert kept["linear, 4"].flops == 2 * 4 * 12 * sizes.d_model**2
     monkeypatch.setattr(times, "TIMES", path)
     assert load_times("decoding").records == measured
+
+
+def test_the_kept_times_of_sharing_are_of_the_works_that_are_measured():
+    small = decoding_times.Sizes(
+        d_model=8, h=4, layers=2, n=6, key_heads=(2, 1), latents=((6, 2),), steps=1, rounds=1
+    )
+    measured = measuring.measure(decoding_times.sharing_works(small), small.rounds)
+    assert {name: len(record.seconds) for name, record in measured.items()} == dict.fromkeys(
+        ("step, whole", "step, 2 key heads", "step, 1 key head", "step, shared by 2 layers",
+         "step, latent 6 + 2, absorbed", "step, latent 6 + 2, unpacked"), 1,
+    )  # fmt: skip
+    sizes, kept = decoding_times.Sizes(), load_times("sharing").records
+    assert all(len(record.seconds) == sizes.rounds for record in kept.values())
+    assert {f"step, {h_kv} key heads" for h_kv in sizes.key_heads if h_kv > 1} <= set(kept)
+    for d_c, d_rotary in sizes.latents:
+        assert f"step, latent {d_c} + {d_rotary}, absorbed" in kept
 
 
 def test_the_kept_file_has_the_sizes_that_are_measured():

@@ -12,7 +12,7 @@ from labkit import counting
 from labkit.attention import MultiHeadAttention, causal_mask
 from labkit.figures.base import Choice, LiveFigure
 from labkit.figures.saturation import normals
-from labkit.ranks import shard
+from labkit.models.parallel import shard
 
 HEADS, POSITIONS = "heads", "positions"
 ROW, ZIGZAG = "blocks in a row", "zigzag"
@@ -38,10 +38,11 @@ NUMBERS = KEY_HEADS + 2 * D_K * D_MODEL * COUNTS[-1]
 class Ranks(LiveFigure):
     """Deal a layer to W ranks, by heads or by positions, and follow what they hold and send.
 
-    By heads, rank r has heads r h/W to (r + 1) h/W - 1 as :func:`labkit.ranks.shard` deals them.
-    Its output is a part of the layer's, and so is its dx: an all-reduce adds up either. As a ring
-    it sends 2 (W - 1)/W of the tensor, n d_model numbers. What the ranks compute is shown for a
-    small layer: 3 positions, d_model = 4, d_k = 2, with a bias of W^O.
+    By heads, rank r has heads r h/W to (r + 1) h/W - 1, as
+    :func:`labkit.models.parallel.shard` deals them. Its output is a part of the layer's, and so is
+    its dx: an all-reduce adds up either. As a ring it sends 2 (W - 1)/W of the tensor, n d_model
+    numbers. What the ranks compute is shown for a small layer: 3 positions, d_model = 4, d_k = 2,
+    with a bias of W^O.
 
     By positions, each rank has its block of n/W in a row, or in zigzag one of n/2W from the front
     and one as far from the end. Its queries stay; in W steps all keys and values come by, h_kv = h,

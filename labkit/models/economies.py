@@ -2,10 +2,11 @@
 
 A row says how many bytes of cache a token takes, and what the model then says: the exact
 Kullback-Leibler divergence from the truth, and which relation breaks, of five starts. It is kept
-in economies.json, which `make checkpoint` writes.
+in economies.json, and that of models with fewer keys in fewer_keys.json, which `make checkpoint`
+writes.
 
-Another row is another entry of ``ECONOMIES`` (another cache for the same models) or of the
-dictionary that is given to ``run_all`` (other models), and no more.
+Another row is another entry of ``ECONOMIES`` (another cache for the same models), of the
+dictionary that is given to ``run_all`` (other models), or of another file in ``FILES``.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ class HalfCache(KVCache):
         return held_k.to(k.dtype), held_v.to(v.dtype)
 
 
+FILES = ("economies", "fewer_keys")  # that hold rows
 Make = Callable[[], KVCache]
 ECONOMIES: dict[str, Make] = {
     "whole": KVCache,
@@ -151,7 +153,7 @@ def table(*names: str) -> list[Economy]:
     >>> table("whole")[0].bytes_a_token
     1024.0
     """
-    kept = load_kept("economies")
+    kept = {name: row for file in FILES for name, row in load_kept(file).items()}
     return [_economy(name, kept[name]) for name in names or kept]
 
 

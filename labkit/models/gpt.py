@@ -5,10 +5,10 @@ The order of a block is that of GPT-2: normalise, attend, add; normalise, feed f
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import util
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, overload
+from typing import TYPE_CHECKING, Literal, cast, overload
 
 import torch
 import torch.nn.functional as F
@@ -66,10 +66,12 @@ class Block(nn.Module):
         d_ff: int | None = None,
         rotary_base: float | None = None,
         rotary_scaling: float = 1.0,
+        attention: nn.Module | None = None,
     ) -> None:
         super().__init__()
         self.attention_norm: nn.Module = nn.LayerNorm(d_model)
-        self.attention = MultiHeadAttention(
+        # Another layer is called as a MultiHeadAttention is.
+        self.attention = cast(MultiHeadAttention, attention) or MultiHeadAttention(
             d_model, h, h_kv=h_kv, rotary_base=rotary_base, rotary_scaling=rotary_scaling
         )
         self.feed_forward_norm: nn.Module = nn.LayerNorm(d_model)
@@ -121,6 +123,8 @@ class GPT(nn.Module):
         rotary_base: the base of "rotary".
         rotary_scaling: what "rotary" divides positions by.
         tied: let the last layer share the words' vectors, as GPT-2 does.
+        attention: makes the attention of block i, 0 to layers - 1, which is called as a
+            MultiHeadAttention is (chapter 12); then h, h_kv and the rotation are its own affair.
 
     Raises:
         TypeError, ValueError: a size that is not a whole number or does not fit, or positions that
@@ -146,6 +150,7 @@ class GPT(nn.Module):
         rotary_base: float = 1_000.0,
         rotary_scaling: float = 1.0,
         tied: bool = False,
+        attention: Callable[[int], nn.Module] | None = None,
     ) -> None:
         super().__init__()
         self.positions = one_of("positions", positions, POSITIONS)
@@ -154,9 +159,12 @@ class GPT(nn.Module):
         rows = size("max_length", max_length)
         self.places = nn.Embedding(rows, d_model) if positions == "learned" else None
         blocks = (
-            Block(d_model, h, h_kv=h_kv, d_ff=d_ff, rotary_base=base, rotary_scaling=rotary_scaling)
-            for _ in range(size("layers", layers))
-        )
+            Block(
+                d_model, h, h_kv=h_kv, d_ff=d_ff, rotary_base=base, rotary_scaling=rotary_scaling,
+                attention=None if attention is None else attention(i),
+            )
+            for i in range(size("layers", layers))
+        )  # fmt: skip
         self.blocks = nn.ModuleList(blocks)
         self.norm: nn.Module = nn.LayerNorm(d_model)
         self.next_word = nn.Linear(d_model, vocabulary, bias=False)

@@ -21,6 +21,7 @@ class Record(NamedTuple):
     seconds: list[float]  # one number a round
     flops: int = 0  # of its matrix products; 0 where it has none, or nobody counted
     bytes: int = 0  # the least that it has to move to and from memory; 0 where nobody counted
+    peak: int = 0  # the most bytes that it held beyond its inputs; 0 where nobody looked
 
     @property
     def best(self) -> float:

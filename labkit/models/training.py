@@ -58,14 +58,22 @@ def small_gpt(
     layers: int = 2,
     h: int = HEADS,
     h_kv: int | None = None,
+    attention: Callable[[int], nn.Module] | None = None,
 ) -> GPT:
     """Make the chapters' GPT, untrained: 2 layers of 4 heads, width 64.
+
+    Args:
+        seed: of its weights.
+        positions, layers, h, h_kv, attention: as in GPT.
 
     >>> sum(weight.numel() for weight in small_gpt(0).parameters())
     107264
     """
     torch.manual_seed(whole("seed", seed))
-    return GPT(len(VOCABULARY), WIDTH, h, layers, h_kv=h_kv, positions=positions, max_length=WORDS)
+    return GPT(
+        len(VOCABULARY), WIDTH, h, layers, h_kv=h_kv, positions=positions, max_length=WORDS,
+        attention=attention,
+    )  # fmt: skip
 
 
 def without(model: GPT, part: str) -> GPT:

@@ -8,8 +8,9 @@ from functools import reduce
 import numpy as np
 import torch
 
-from labkit import causal_mask, ranks, tiles
+from labkit import causal_mask, tiles
 from labkit.labs.tiles_and_ranks import check as tiles_and_ranks
+from labkit.models.parallel import shard
 from labkit.tiles import Partial, partial_attention
 from tests.answers import Exercise
 
@@ -419,7 +420,7 @@ def by_slices(layer, rank, world):
 
 
 def by_labkit(layer, rank, world):
-    part = ranks.shard(layer, rank, world)
+    part = shard(layer, rank, world)
     b_o = torch.zeros(layer.d_model) if part.w_o.bias is None else part.w_o.bias
     return part.w_qkv.weight, part.w_qkv.bias, part.w_o.weight, b_o
 

@@ -1,27 +1,84 @@
-"""Heads that share keys and values: make a layer that caches less out of one that is trained."""
+"""Convert a trained layer to one that caches less: fewer heads of keys and values, or a latent."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from labkit import arguments
-from labkit.attention import (
-    MultiHeadAttention,
-    Projection,
-    check_layer,
-    merge_heads,
-    scaled_dot_product_attention,
-    split_heads,
-    with_heads,
-)
-from labkit.cache import KVCache, check_cache
+from labkit.attention import MultiHeadAttention, Projection, check_layer, with_heads
+from labkit.latent import LatentAttention
 from labkit.positions import rotate
 
-__all__ = ["LatentAttention", "latent", "share_heads"]
+__all__ = ["RotatedLatent", "latent", "share_heads"]
 
 WAYS = ("mean", "first", "svd")
+
+
+class RotatedLatent(LatentAttention):
+    """A latent layer whose rebuilt keys are rotated, as those of the layer that it was made from.
+
+    It has no rotary keys of their own, d_rotary is 0. The rotation comes between a query and the
+    matrix that unpacks, so that nothing can be absorbed: each step unpacks and rotates all keys.
+
+    Args:
+        d_model, h, d_c, d_k, d_v, rotary_base, bias: as in LatentAttention.
+        rotary_scaling: as in MultiHeadAttention.
+
+    >>> RotatedLatent(8, 4, 3).absorbs(1, 100)
+    False
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        h: int,
+        d_c: int,
+        *,
+        d_k: int | None = None,
+        d_v: int | None = None,
+        rotary_base: float = 10_000.0,
+        rotary_scaling: float = 1.0,
+        bias: bool = True,
+    ) -> None:
+        super().__init__(
+            d_model, h, d_c, d_k=d_k, d_v=d_v, rotary_base=rotary_base, bias=bias, norm=False
+        )
+        arguments.even("d_k", self.d_k)
+        self.rotary_scaling = arguments.above_zero("rotary_scaling", rotary_scaling)
+        # A key bias, which without a rotation would change no weight.
+        self.key_bias = nn.Parameter(torch.zeros(self.h * self.d_k)) if bias else None
+
+    def absorbs(self, n_q: int, n_k: int) -> bool:
+        """Say that it does not."""
+        return False
+
+    def forward(self, x: Tensor, mask: Tensor | None = None, **options: Any) -> Any:
+        """Attend as LatentAttention does, unpacked.
+
+        Raises:
+            ValueError: absorb=True.
+        """
+        if options.get("absorb"):
+            raise ValueError(
+                "rebuilt keys that are rotated cannot be absorbed: for each distance there is "
+                "another matrix between a query and a latent. Leave absorb out, or give rotary "
+                "positions to keys of their own, LatentAttention(..., d_rotary=...)."
+            )
+        return super().forward(x, mask, **options)
+
+    def _queries(self, x: Tensor, start: int) -> Tensor:
+        q = super()._queries(x, start)
+        return rotate(q, self.rotary_base, start, scaling=self.rotary_scaling)
+
+    def _unpacked(self, kept: Tensor, places: int | Tensor) -> tuple[Tensor, Tensor]:
+        k, v = super()._unpacked(kept, places)
+        if self.key_bias is not None:
+            k = k + self.key_bias.unflatten(0, (self.h, 1, self.d_k))
+        return rotate(k, self.rotary_base, places, scaling=self.rotary_scaling), v
 
 
 @torch.no_grad()
@@ -84,110 +141,24 @@ def share_heads(
     return shared
 
 
-class LatentAttention(nn.Module):
-    """Rebuild the keys and values of all heads from d_c numbers a position, and cache only these.
-
-    c_t = W_down x_t; keys and values of head i are W_up,i c_t. The rest is multi-head attention. A
-    rotation turns the rebuilt keys, here in every step anew.
-
-    Args:
-        d_model: width of the input and of the output.
-        h: number of heads.
-        d_c: width of the latent; kv_lora_rank in DeepSeek's code.
-        d_k, d_v: width of a head's keys and of its values.
-        bias: add a bias after each projection but W_down.
-        rotary_base, rotary_scaling: as in MultiHeadAttention.
-
-    Source: DeepSeek-AI (2024), section 2.1.2, without its separate rotary keys.
-
-    >>> LatentAttention(d_model=8, h=4, d_c=3, d_k=2, d_v=2)(torch.ones(1, 5, 8)).shape
-    torch.Size([1, 5, 8])
-    """
-
-    def __init__(
-        self,
-        d_model: int,
-        h: int,
-        d_c: int,
-        *,
-        d_k: int,
-        d_v: int,
-        bias: bool = True,
-        rotary_base: float | None = None,
-        rotary_scaling: float = 1.0,
-    ) -> None:
-        super().__init__()
-        self.d_model, self.h, self.d_k, self.d_v = arguments.widths(d_model, h, d_k, d_v)
-        self.d_c = arguments.size("d_c", d_c)
-        rotary = arguments.rotary(rotary_base, rotary_scaling, self.d_k)
-        self.rotary_base, self.rotary_scaling = rotary
-        self.w_q = nn.Linear(d_model, h * d_k, bias)
-        self.w_down = nn.Linear(d_model, d_c, bias=False)
-        self.w_up = nn.Linear(d_c, h * (d_k + d_v), bias)
-        self.w_o = nn.Linear(h * d_v, d_model, bias)
-
-    def forward(
-        self,
-        x: Tensor,
-        mask: Tensor | None = None,
-        *,
-        is_causal: bool = False,
-        return_weights: bool = False,
-        cache: KVCache | None = None,
-    ) -> Tensor | tuple[Tensor, Tensor]:
-        """Attend from x to itself, and to what the cache holds.
-
-        Args:
-            x: (B, n_q, d_model).
-            mask: boolean, broadcastable to (B, h, n_q, n_k), True where a query may attend.
-            is_causal: also hide the future.
-            return_weights: also return each head's weights.
-            cache: latents of earlier positions, as its keys: (B, 1, n, d_c). Those of x are
-                appended, and attention is causal over all. Its values have no width.
-
-        Returns:
-            The output, (B, n_q, d_model); with ``return_weights`` also (B, h, n_q, n_k).
-
-        Raises:
-            TypeError, ValueError: as MultiHeadAttention.
-        """
-        past = check_cache(cache, x, None)
-        arguments.check_inputs(x, x, mask, self.w_q.weight, self.h, past)
-        q, latents = split_heads(self.w_q(x), self.h), self.w_down(x)
-        places: int | Tensor = 0
-        if cache is not None:
-            held, _ = cache.append(latents[:, None], latents[:, None, :, :0])
-            latents, mask = held[:, 0], cache.visible(q.shape[-2], mask)
-            places = 0 if cache.window is None else cache.positions
-        k, v = self.w_up(latents).split([self.h * self.d_k, self.h * self.d_v], -1)
-        k, v = split_heads(k, self.h), split_heads(v, self.h)
-        if self.rotary_base is not None:
-            q = rotate(q, self.rotary_base, past, scaling=self.rotary_scaling)
-            k = rotate(k, self.rotary_base, places, scaling=self.rotary_scaling)
-        causal = is_causal or cache is not None
-        if return_weights:
-            heads, weights = scaled_dot_product_attention(
-                q, k, v, mask, is_causal=causal, return_weights=True
-            )
-            weights = weights if cache is None else cache.at_positions(weights)
-            return self.w_o(merge_heads(heads)), weights
-        heads = scaled_dot_product_attention(q, k, v, mask, is_causal=causal)
-        return self.w_o(merge_heads(heads))
-
-
 @torch.no_grad()
 def latent(layer: MultiHeadAttention, d_c: int, *, inputs: Tensor | None = None) -> LatentAttention:
     """Make a layer that caches d_c numbers a position out of a trained one.
 
     The keys and values of all heads, M x with M = (W_K; W_V), become U U^T M x, where U holds
     the d_c directions in which they vary most: W_down = U^T M and W_up = U. Nothing is lost with
-    d_c = d_model, nor with d_c = h_kv (d_k + d_v).
+    d_c = d_model, nor with d_c = h_kv (d_k + d_v). Weights sum to 1, so the value bias adds the
+    same to every output, and moves into the bias of W_O; the key bias changes no weight, unless
+    keys are rotated.
 
     Args:
         layer: any, which is left as it is.
         d_c: width of the latent, at most d_model.
         inputs: (..., d_model), what the layer reads, to weigh directions by; without it every
             direction of x counts as much.
+
+    Returns:
+        A LatentAttention without rotary keys; of a rotary layer a RotatedLatent.
 
     Raises:
         TypeError: not a MultiHeadAttention, or a d_c that is not a whole number.
@@ -204,12 +175,7 @@ def latent(layer: MultiHeadAttention, d_c: int, *, inputs: Tensor | None = None)
             f"d_c must be at most d_model={layer.d_model}, with which nothing is lost; got {d_c}."
         )
     _check_inputs(inputs, layer.d_model)
-    bias = layer.w_qkv.bias is not None
-    with torch.device("meta"):
-        small = LatentAttention(layer.d_model, layer.h, d_c, d_k=layer.d_k, d_v=layer.d_v,
-            bias=bias, rotary_base=layer.rotary_base,
-            rotary_scaling=layer.rotary_scaling)  # fmt: skip
-    small.to(layer.w_o.weight.dtype).to_empty(device=layer.w_o.weight.device)
+    small = _latent_like(layer, d_c)
     readers = layer.h // layer.h_kv
     keys, values = (
         rows.unflatten(0, (layer.h_kv, -1)).repeat_interleave(readers, 0).flatten(0, 1)
@@ -221,11 +187,28 @@ def latent(layer: MultiHeadAttention, d_c: int, *, inputs: Tensor | None = None)
     small.w_down.weight.copy_(up.mT @ matrix)
     small.w_up.weight.copy_(up)
     small.w_q.weight.copy_(layer.w_q.weight)
+    small.w_o.load_state_dict(layer.w_o.state_dict())
     if layer.w_q.bias is not None:
         small.w_q.bias.copy_(layer.w_q.bias)
-        small.w_up.bias.copy_(both[:, -1])
-    small.w_o.load_state_dict(layer.w_o.state_dict())
+        added = small.w_o.weight.to(values) @ values[:, -1]
+        small.w_o.bias.copy_(small.w_o.bias.to(added) + added)
+        if isinstance(small, RotatedLatent) and small.key_bias is not None:
+            small.key_bias.copy_(keys[:, -1])
     return small.train(layer.training)
+
+
+def _latent_like(layer: MultiHeadAttention, d_c: int) -> LatentAttention:
+    """Make a latent layer of a layer's sizes, type and device: room for numbers."""
+    bias, where = layer.w_qkv.bias is not None, layer.w_o.weight
+    sizes = layer.d_model, layer.h, d_c
+    small: LatentAttention
+    with torch.device("meta"):
+        if layer.rotary_base is None:
+            small = LatentAttention(*sizes, d_k=layer.d_k, d_v=layer.d_v, bias=bias, norm=False)
+        else:
+            small = RotatedLatent(*sizes, d_k=layer.d_k, d_v=layer.d_v, bias=bias,
+                rotary_base=layer.rotary_base, rotary_scaling=layer.rotary_scaling)  # fmt: skip
+    return small.to(where.dtype).to_empty(device=where.device)
 
 
 def _check_inputs(inputs: Tensor | None, d_model: int) -> None:

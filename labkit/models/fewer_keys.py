@@ -1,0 +1,183 @@
+"""The story GPT with fewer keys and values: trained so from the start, or converted afterwards.
+
+What each costs is kept in fewer_keys.json, a part of the table of economies, and start 0 of what
+was trained so from the start in fewer_keys.safetensors. `make checkpoint` writes both.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from labkit.arguments import one_of
+from labkit.attention import MultiHeadAttention
+from labkit.latent import LatentAttention
+from labkit.models.cross_layer import KeyValueProducer, across_layers
+from labkit.models.gpt import GPT
+from labkit.models.sharing import latent, share_heads
+from labkit.models.stories import Stories
+from labkit.models.training import HEADS, WIDTH, WORDS, small_gpt, train, without
+
+__all__ = [
+    "CONTINUED",
+    "CONVERSIONS",
+    "RETRAINED",
+    "WEIGHTS",
+    "continued",
+    "converted",
+    "fresh",
+    "inputs_of",
+    "load_retrained",
+]  # fmt: skip
+
+WEIGHTS = Path(__file__).with_name("fewer_keys.safetensors")
+BASE, HEAD = 1_000.0, WIDTH // HEADS
+FURTHER_STEPS, FURTHER_SEED = 60, 10  # for stories that no start has read
+
+Attention = Callable[[int], nn.Module]  # makes the attention of a layer
+
+
+def _one_head(layer: int) -> nn.Module:
+    return MultiHeadAttention(WIDTH, 1, d_k=HEAD, rotary_base=BASE)
+
+
+def _latent(d_c: int, d_rotary: int) -> Attention:
+    return lambda layer: LatentAttention(
+        WIDTH, HEADS, d_c, d_k=HEAD, d_rotary=d_rotary, rotary_base=BASE
+    )
+
+
+def _across(h_kv: int) -> Attention:
+    return across_layers(lambda: KeyValueProducer(WIDTH, HEADS, h_kv=h_kv, rotary_base=BASE))
+
+
+# What makes an untrained model of each kind, of its seed; "latent 24 + 8" is d_c + d_rotary.
+RETRAINED: dict[str, Callable[[int], GPT]] = {
+    "2 key heads": partial(small_gpt, h_kv=2),
+    "1 key head": partial(small_gpt, h_kv=1),
+    "latent 24 + 8": lambda seed: small_gpt(seed, attention=_latent(24, 8)),
+    "latent 8 + 8": lambda seed: small_gpt(seed, attention=_latent(8, 8)),
+    "latent 4 + 4": lambda seed: small_gpt(seed, attention=_latent(4, 4)),
+    "layers share": lambda seed: small_gpt(seed, attention=_across(HEADS)),
+    "layers share, 1 key head": lambda seed: small_gpt(seed, attention=_across(1)),
+    "1 head in all": lambda seed: small_gpt(seed, attention=_one_head),
+}
+
+Convert = Callable[[MultiHeadAttention, Tensor], Any]  # of a layer and of what it reads
+CONVERSIONS: dict[str, Convert] = {
+    "1 key head by mean": lambda layer, x: share_heads(layer, 1, "mean"),
+    "1 key head by svd": lambda layer, x: share_heads(layer, 1, "svd", inputs=x),
+    "latent of 32": lambda layer, x: latent(layer, 32, inputs=x),
+    "latent of 16": lambda layer, x: latent(layer, 16, inputs=x),
+}
+ABLATED = "attention ablated"
+# Trained on for FURTHER_STEPS.
+CONTINUED = {
+    "mean, 60 steps": "1 key head by mean",
+    "svd, 60 steps": "1 key head by svd",
+    "new keys, 60 steps": "1 key head by mean",  # which are then drawn anew
+    "all new, 60 steps": None,
+}
+
+
+def fresh(name: str, seed: int) -> GPT:
+    """Make an untrained model of a kind of RETRAINED.
+
+    >>> from labkit.counting import count_parameters
+    >>> count_parameters(fresh("1 key head", 0)), count_parameters(fresh("latent 8 + 8", 0))
+    (94784, 98880)
+    """
+    one_of("name", name, tuple(RETRAINED))
+    return RETRAINED[name](seed)
+
+
+def load_retrained(name: str) -> GPT:
+    """Load start 0 of a kind of RETRAINED, trained for 1,000 steps; in evaluation mode.
+
+    Raises:
+        ModuleNotFoundError: safetensors is not installed.
+        FileNotFoundError: the file is missing; the message says how to make it.
+        ValueError: another kind.
+
+    >>> load_retrained("1 key head").stack()[0].attention.h_kv
+    1
+    """
+    from safetensors.torch import load_file
+
+    one_of("name", name, tuple(RETRAINED))
+    if not WEIGHTS.is_file():
+        raise FileNotFoundError(f"{WEIGHTS} is missing. `make checkpoint` trains and writes it.")
+    state = {
+        full.partition("/")[2]: tensor.float()
+        for full, tensor in load_file(WEIGHTS).items()
+        if full.partition("/")[0] == name
+    }
+    with torch.device("meta"):  # without memory: the parameters are to be those of the file
+        model = fresh(name, 0)
+    model.load_state_dict(state, assign=True)
+    return model.eval()
+
+
+def converted(model: GPT, name: str) -> GPT:
+    """Convert a copy of a trained GPT by one of CONVERSIONS, or ablate its attention.
+
+    Directions are weighed by what each layer reads of stories that no training draws.
+
+    >>> converted(small_gpt(0), "latent of 16").stack()[1].attention.d_c
+    16
+    """
+    one_of("name", name, (*CONVERSIONS, ABLATED))
+    changed = copy.deepcopy(model)
+    if name == ABLATED:
+        return without(changed, "attention")
+    for block, x in zip(changed.stack(), inputs_of(model), strict=True):
+        block.attention = CONVERSIONS[name](block.attention, x)
+    return changed
+
+
+@torch.no_grad()
+def inputs_of(model: GPT) -> list[Tensor]:
+    """Give what the attention of each block reads, (64, 48, d_model), of stories not trained on.
+
+    >>> [tuple(x.shape) for x in inputs_of(small_gpt(0))]
+    [(64, 48, 64), (64, 48, 64)]
+    """
+    read: list[Tensor] = []
+    hooks = [
+        block.attention.register_forward_pre_hook(lambda _, inputs: read.append(inputs[0]))
+        for block in model.stack()
+    ]
+    model(Stories.draw(64, WORDS, seed=0).ids)
+    for hook in hooks:
+        hook.remove()
+    return read
+
+
+def continued(model: GPT, name: str, start: int) -> GPT:
+    """Convert a trained GPT and train it on for 60 steps, by one of CONTINUED.
+
+    Beside the two conversions: with keys and values drawn anew, and with all weights drawn anew.
+
+    Args:
+        model: the GPT of that start, which is left as it is.
+        name: one of CONTINUED.
+        start: its number, of which the stories depend, and what is drawn.
+    """
+    one_of("name", name, tuple(CONTINUED))
+    how, untrained = CONTINUED[name], fresh("1 key head", start)
+    changed = untrained if how is None else converted(model, how)
+    if name.startswith("new keys"):
+        with torch.no_grad():
+            for block, other in zip(changed.stack(), untrained.stack(), strict=True):
+                for part in ("w_k", "w_v"):
+                    mine, theirs = getattr(block.attention, part), getattr(other.attention, part)
+                    mine.weight.copy_(theirs.weight)
+                    mine.bias.copy_(theirs.bias)
+    *_, _ = train(changed.train(), FURTHER_STEPS, FURTHER_SEED + start, every=FURTHER_STEPS)
+    return changed.eval()

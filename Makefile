@@ -138,7 +138,7 @@ seal: setup ## Accept the ledger's order and its typed rows as they are
 	@$(BIN)/python -m tests.test_seal
 
 # Freed memory is kept for the next tensor, as on a GPU, and not given back to the system.
-times: setup ## Measure again what chapters 7 and 11 to 13 tell about time, on this machine, in about nine minutes
+times: setup ## Measure again what chapters 7 and 11 to 13 tell of time, on this machine, in about nine minutes
 	@OMP_NUM_THREADS=1 MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=17179869184 $(BIN)/python -m press.times
 
 gpu-times: setup ## Measure again what chapters 12 and 13 tell about a GPU, where there is one, in a minute

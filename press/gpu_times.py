@@ -25,7 +25,7 @@ from tqdm import tqdm
 
 from labkit.models.times import TIMES, Record
 from labkit.tiles import tiled_attention
-from press.times import DIGITS, write
+from press.timing import DIGITS, write
 
 TYPE, BYTES = torch.bfloat16, 2
 WINDOW, SINKS = 1024, 4

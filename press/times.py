@@ -9,7 +9,6 @@ on it, which other programs hardly disturb.
 from __future__ import annotations
 
 import argparse
-import json
 import platform
 import time
 from collections import defaultdict
@@ -34,9 +33,8 @@ from press.decoding_times import Sizes as DecodingSizes
 from press.decoding_times import decoding_works, sharing_works
 from press.tile_times import Sizes as TileSizes
 from press.tile_times import tile_works
-from press.timing import FLOAT, Work, whole
+from press.timing import DIGITS, FLOAT, Work, whole, write
 
-DIGITS = 4  # of a number of seconds
 SHORT = 100  # times that a short piece of work is repeated within a round
 BMM = ("bmm", "baddbmm")
 WITH_PARAMETERS = ("mm", "addmm")
@@ -82,15 +80,6 @@ def processor() -> str:
     lines = told.read_text(encoding="utf-8").splitlines() if told.is_file() else []
     names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
     return next(names, platform.processor() or platform.machine())
-
-
-def write(path: Path, chapter: str, records: Mapping[str, Record], of: str) -> None:
-    """Put a chapter's records, of a machine, into the file, and leave those of the others."""
-    kept = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    told = {name: record._asdict() for name, record in records.items()}
-    kept[chapter] = {"machine": of, "records": told}
-    text = json.dumps(kept, indent=1, ensure_ascii=False)
-    path.write_text(text + "\n", encoding="utf-8")
 
 
 def measure(works: Mapping[str, Work], rounds: int) -> dict[str, Record]:

@@ -27,6 +27,7 @@ ON_ONE_MODEL = {
     "chapters/10_a_small_gpt",
     "chapters/11_decoding_with_a_cache",
     "chapters/13_attention_in_tiles",
+    "chapters/14_heads_across_machines",
 }
 MOST_WORDS, MOST_CLAIMS = 4200, 3
 MOST_WORDS_YET, MOST_CELLS_YET, MOST_CLAIMS_YET = 2000, 45, 12

@@ -11,6 +11,7 @@ from labkit.models import times
 from labkit.models.times import Record, Times, load_times
 from press import decoding_times, tile_times
 from press import times as measuring
+from press.timing import write
 
 SMALL = measuring.Sizes(
     d_model=8, h=2, layers=1, n=6, square=4, copied=8, rows=(1, 2), heads=(1, 2), rounds=1
@@ -39,7 +40,7 @@ def test_what_is_kept_is_what_is_measured(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(measuring, "SHORT", 1)
     measured = measuring.measure(measuring.counting_works(SMALL), SMALL.rounds)
     path = tmp_path / "times.json"
-    measuring.write(path, "counting", measured, measuring.machine())
+    write(path, "counting", measured, measuring.machine())
     monkeypatch.setattr(times, "TIMES", path)
     again = load_times("counting")
     assert again.records == measured
@@ -62,7 +63,7 @@ def test_the_kept_times_of_decoding_are_of_the_works_that_are_measured(
     )  # fmt: skip
     measured = measuring.measure(decoding_times.decoding_works(small), small.rounds)
     path = tmp_path / "times.json"
-    measuring.write(path, "decoding", measured, measuring.machine())
+    write(path, "decoding", measured, measuring.machine())
     kept = load_times("decoding").records
     sizes = decoding_times.Sizes()
     assert "attention, 2 over 8" not in measured, "more positions than may be"

@@ -89,7 +89,7 @@ def sum_of_ranks(x: Tensor, rank: Rank) -> Tensor:
 def gather_positions(x: Tensor, rank: Rank) -> Tensor:
     """All-gather positions, (..., n/W, d) to (..., n, d); backward a reduce-scatter.
 
-    Source: Korthikanti et al. (2022), section 4.2.2: g.
+    Source: Korthikanti et al. (2022).
     """
     return _mirrored(x, partial(_gathered, rank), partial(_scattered, rank))
 
@@ -97,7 +97,7 @@ def gather_positions(x: Tensor, rank: Rank) -> Tensor:
 def scatter_positions(x: Tensor, rank: Rank) -> Tensor:
     """Sum (..., n, d) over the ranks and keep one's positions, (..., n/W, d): a reduce-scatter.
 
-    Backward an all-gather. Source: Korthikanti et al. (2022), section 4.2.2: g-bar.
+    Backward an all-gather. Source: Korthikanti et al. (2022).
     """
     return _mirrored(x, partial(_scattered, rank), partial(_gathered, rank))
 
@@ -106,7 +106,7 @@ def swap(x: Tensor, rank: Rank, cut: int, joined: int) -> Tensor:
     """All-to-all: cut one dimension into W pieces, a rank's each, and join what comes in another.
 
     Backward the same with the two exchanged. From (B, h, n/W, d) to (B, h/W, n, d) cut heads, -3,
-    and join positions, -2. Source: Jacobs et al. (2023), section 3.
+    and join positions, -2. Source: Jacobs et al. (2023).
     """
     there, back = partial(_swapped, rank, cut, joined), partial(_swapped, rank, joined, cut)
     return _mirrored(x, there, back)
@@ -306,7 +306,7 @@ def ring(q: Tensor, k: Tensor, v: Tensor, rank: Rank, positions: Tensor, scale: 
         positions: (W, n/W), those of all ranks.
         scale: the factor on the scores.
 
-    Source: Liu et al. (2023), section 3.
+    Source: Liu et al. (2023).
     """
     readers, row = q.shape[-3] // k.shape[-3], None
     for step in range(rank.world):
@@ -328,7 +328,7 @@ def ulysses(q: Tensor, k: Tensor, v: Tensor, rank: Rank, positions: Tensor, scal
     Raises:
         ValueError: a world that does not divide the heads, or heads of keys that do not fit.
 
-    Source: Jacobs et al. (2023), section 3.
+    Source: Jacobs et al. (2023).
     """
     h, h_kv = q.shape[-3], k.shape[-3]
     _check_part(h, h_kv, rank.rank, rank.world)

@@ -1,4 +1,4 @@
-"""Chapter 14: heads dealt to two ranks, keys that go round, and rows that balance the work."""
+"""Chapter 14: heads dealt to ranks, positions dealt to ranks, and the ways between the two."""
 
 from __future__ import annotations
 
@@ -43,6 +43,54 @@ def heads_dealt() -> Drawing:
     d.box(150, 340, 120, 28, "output")
     d.text(282, 352, "the all-reduce:", size=SMALL, anchor="start", colour="faint")
     d.text(282, 368, "both get the sum", size=SMALL, anchor="start", colour="faint")
+    return d
+
+
+def sequence_parallel() -> Drawing:
+    """A block on two ranks: own positions between the dealt layers, all of them inside."""
+    d = Drawing(398)
+    for rank in range(2):
+        d.text(110 + 200 * rank, 20, f"rank {rank}", bold=True, size=13)
+    at = 30
+    for own, dealt in (("norm", "heads"), ("add, norm", "hidden features"), ("add", "")):
+        for rank in range(2):
+            left, half = 20 + 200 * rank, ("first half", "second half")[rank]
+            middle = left + 50 + 80 * rank
+            d.box(middle - 50, at, 100, 42, shade=0.05, dashed=True)
+            d.text(middle, at + 18, own, size=13)
+            d.text(middle, at + 35, half, size=SMALL, colour="faint")
+            if dealt:
+                d.arrow((middle, at + 44), (left + 90, at + 78))
+                d.box(left, at + 80, 180, 46, shade=0.14)
+                d.text(left + 90, at + 99, f"half of the {dealt}", size=SMALL)
+                d.text(left + 90, at + 117, "all positions", size=SMALL, colour="faint")
+                d.arrow((left + 90, at + 128), (middle, at + 159))
+        if dealt:
+            d.text(210, at + 66, "all-gather", bold=True, size=13)
+            d.text(210, at + 149, "reduce-scatter", bold=True, size=13)
+        at += 161
+    return d
+
+
+def positions_for_heads() -> Drawing:
+    """Four heads of eight positions: a rank's columns before the all-to-all, its rows after it."""
+    d = Drawing(196)
+    for x, way in ((54, "positions dealt"), (264, "heads dealt")):
+        d.text(x + 64, 18, way, bold=True, size=13)
+        d.text(x + 64, 34, "eight positions", size=SMALL, colour="faint")
+        d.grid(x, 44, 4, 8, cell=16, cell_height=28, colour=lambda i, j: HEADS[i], shade=0.3)
+    d.text(48, 182, "rank", anchor="end", size=SMALL)
+    d.text(416, 182, "rank", anchor="end", size=SMALL)
+    for i in range(4):
+        d.text(48, 62 + 28 * i, f"head {i + 1}", anchor="end", size=SMALL)
+        d.box(54 + 32 * i, 40, 32, 120, shade=0)
+        d.text(70 + 32 * i, 182, f"{i}", size=SMALL)
+        d.box(260, 44 + 28 * i, 136, 28, shade=0)
+        d.text(408, 62 + 28 * i, f"{i}", size=SMALL)
+    d.text(221, 66, "all-to-all", size=SMALL)
+    d.arrow((190, 76), (252, 76))
+    d.arrow((252, 130), (190, 130))
+    d.text(221, 148, "and back", size=SMALL)
     return d
 
 
@@ -91,6 +139,8 @@ def rows_in_zigzag() -> Drawing:
 
 DRAWINGS = {
     "heads-dealt": heads_dealt,
+    "positions-for-heads": positions_for_heads,
+    "sequence-parallel": sequence_parallel,
     "keys-go-round": keys_go_round,
     "rows-in-zigzag": rows_in_zigzag,
 }

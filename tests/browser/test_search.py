@@ -88,6 +88,13 @@ OTHERS = {
     "tensor parallel": 14,
     "ring attention": 14,
     "all-reduce": 14,
+    "all-to-all": 14,
+    "ulysses": 14,
+    "sequence parallelism": 14,
+    "context parallelism": 14,
+    "reduce-scatter": 14,
+    "all-gather": 14,
+    "zigzag": 14,
 }
 SLIPS = {
     "quary": 1,

@@ -49,7 +49,7 @@ def partial_attention(
     Raises:
         TypeError, ValueError: as scaled_dot_product_attention.
 
-    Source: Milakov and Gimelshein (2018), section 3; Dao et al. (2022), section 3.1.
+    Source: Milakov and Gimelshein (2018), section 3, for m and l; Dao (2023), section 3.1, for a.
 
     >>> part = partial_attention(torch.zeros(1, 1), torch.zeros(4, 1), torch.ones(4, 1))
     >>> part.out.item(), round(part.lse.exp().item(), 3)
@@ -149,7 +149,8 @@ def tiled_attention(
     Raises:
         TypeError, ValueError: as scaled_dot_product_attention; a block or a window under 1.
 
-    Source: Dao et al. (2022), algorithm 1; Dao (2023), section 3.1, for the order of the loops.
+    Source: Dao et al. (2022), algorithm 1; Dao (2023), section 3.1, for the order of the loops,
+        the one division at the end, and the one logarithm that is kept.
 
     >>> x = torch.eye(3)
     >>> tiled_attention(x, x, x, block_q=2, block_k=2, is_causal=True)[0]

@@ -347,12 +347,13 @@ def with_fewer_keys() -> Iterator[tuple[str, Any]]:
     with ProcessPoolExecutor() as pool:
         for name in fewer_keys.RETRAINED:
             states, rows = zip(*pool.map(partial(retrained, name), range(len(starts))), strict=True)
-            kept[name] = states[0]
+            if name in fewer_keys.KEPT:
+                kept[name] = states[0]
             yield name, {"retrained": True, "starts": rows}
     save_starts(kept, fewer_keys.WEIGHTS)
-    for name in (*fewer_keys.CONVERSIONS, fewer_keys.ABLATED):
+    for name in (*fewer_keys.CONVERSIONS, *fewer_keys.ABLATIONS):
         rows = [judged(fewer_keys.converted(model, name)) for model in starts]
-        if name == fewer_keys.ABLATED:  # whose caches nobody needs
+        if name in fewer_keys.ABLATIONS:  # whose caches nobody needs
             rows = [row | {"nbytes": 0} for row in rows]
         yield name, {"retrained": False, "starts": rows}
     for name in fewer_keys.CONTINUED:

@@ -26,6 +26,7 @@ ON_ONE_MODEL = {
     "chapters/09_heads_in_a_pretrained_model",
     "chapters/10_a_small_gpt",
     "chapters/11_decoding_with_a_cache",
+    "chapters/12_heads_that_share_keys_and_values",
 }
 MOST_WORDS, MOST_CLAIMS = 4200, 3
 MOST_WORDS_YET, MOST_CELLS_YET, MOST_CLAIMS_YET = 2000, 45, 12

@@ -9,8 +9,8 @@ cross.safetensors and two_needs.safetensors; and of chapter 9's encoder what unt
 probes.json, and what it finds without heads, retrieval.json. What the small GPT's five starts do
 with smaller caches, with wrong ones, with their own words, with a draft and beyond their training,
 and what their answers depend on, is measured in parts, each of which has a file: see PARTS_OF_GPT.
-All lies in labkit/models. On another machine the last digits differ, and so do the files; tests
-train again to the same targets.
+One of them trains models with fewer keys, fewer_keys.safetensors. All lies in labkit/models. On
+another machine the last digits differ, and so do the files; tests train again to the same targets.
 """
 
 from __future__ import annotations

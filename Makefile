@@ -123,7 +123,7 @@ pages: book ## Open every page, and the labs in JupyterLab, in a browser; ALL=1 
 	@$(if $(ALL),ALL_PAGES=1) $(UNLESS_PASSED) pages $(BIN)/python -m pytest -n 2 tests/browser
 
 checkpoint: setup ## Train again what pages play: chapter 8's layers, the small GPT and its variants
-	@echo "== Training, about ten minutes on two cores"
+	@echo "== Training, about half an hour on two cores"
 	@$(BIN)/python -m press.checkpoint
 
 colab: book ## Run labs as Colab would, without anything of ours; ALL=1 for every lab

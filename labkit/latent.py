@@ -18,9 +18,9 @@ class LatentAttention(nn.Module):
 
     c_t = norm(W_down x_t) is the latent of a position. Head i has the keys U_i^K c_t and the values
     U_i^V c_t. Where a word stands is told by other features, the decoupled rotary keys: one rotated
-    key r_t of d_rotary numbers for all heads, cached beside c_t, and a rotated query s_i of each:
+    key k_t^R of d_rotary numbers for all heads, cached beside c_t, and a rotated query of each:
 
-    score = (q_i . U_i^K c_t + s_i . r_t) / sqrt(d_k + d_rotary).
+    score = (q_i . U_i^K c_t + q_i^R . k_t^R) / sqrt(d_k + d_rotary).
 
     There are two ways to compute it. *Unpacked*, keys and values are made from all latents, and the
     rest is multi-head attention. *Absorbed*, U_i^K goes into the query, for q . U c = (U^T q) . c,

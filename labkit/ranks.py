@@ -40,10 +40,10 @@ class Rank:
     2 (W - 1)/W in all_reduce, (W - 1)/W in reduce_scatter and all_to_all, W - 1 in all_gather, and
     once in shift. All but all_to_all pass on to a neighbour alone, in a ring.
 
-    Raises, in each collective:
-        TypeError: not a tensor.
-        ValueError: another rank makes another call, or with another shape or type; or no row for
-            each rank where (W, ...) is asked for.
+    Raises:
+        TypeError: each collective, for what is no tensor.
+        ValueError: each, where another rank makes another call, or with another shape or type, or
+            where there is no row for each rank and (W, ...) is asked for.
 
     Source: Patarasuk and Yuan (2009) for the ring.
     """

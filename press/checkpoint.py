@@ -10,8 +10,8 @@ probes.json, and what it finds without heads, retrieval.json; of chapter 13's li
 starts, linear.safetensors. What the small GPT's five starts do
 with smaller caches, with wrong ones, with their own words, with a draft and beyond their training,
 and what their answers depend on, is measured in parts, each of which has a file: see PARTS_OF_GPT.
-All lies in labkit/models. On another machine the last digits differ, and so do the files; tests
-train again to the same targets.
+One of them trains models with fewer keys, fewer_keys.safetensors. All lies in labkit/models. On
+another machine the last digits differ, and so do the files; tests train again to the same targets.
 """
 
 from __future__ import annotations
@@ -369,12 +369,13 @@ def with_fewer_keys() -> Iterator[tuple[str, Any]]:
     with ProcessPoolExecutor() as pool:
         for name in fewer_keys.RETRAINED:
             states, rows = zip(*pool.map(partial(retrained, name), range(len(starts))), strict=True)
-            kept[name] = states[0]
+            if name in fewer_keys.KEPT:
+                kept[name] = states[0]
             yield name, {"retrained": True, "starts": rows}
     save_starts(kept, fewer_keys.WEIGHTS)
-    for name in (*fewer_keys.CONVERSIONS, fewer_keys.ABLATED):
+    for name in (*fewer_keys.CONVERSIONS, *fewer_keys.ABLATIONS):
         rows = [judged(fewer_keys.converted(model, name)) for model in starts]
-        if name == fewer_keys.ABLATED:  # whose caches nobody needs
+        if name in fewer_keys.ABLATIONS:  # whose caches nobody needs
             rows = [row | {"nbytes": 0} for row in rows]
         yield name, {"retrained": False, "starts": rows}
     for name in fewer_keys.CONTINUED:

@@ -13,24 +13,7 @@ from press.minutes import DRAWING, text, words
 from press.notebooks import NOTEBOOKS, name, read, tagged
 
 CHAPTERS = [path for path in NOTEBOOKS if path.parent.name == "chapters"]
-# Rewritten around one model: every chapter is to be.
-ON_ONE_MODEL = {
-    "chapters/01_query_key_value",
-    "chapters/02_why_sqrt_d_k",
-    "chapters/03_self_and_cross_attention",
-    "chapters/04_causal_masking",
-    "chapters/05_split_and_merge",
-    "chapters/06_output_projection",
-    "chapters/07_counting",
-    "chapters/08_heads_that_you_train",
-    "chapters/09_heads_in_a_pretrained_model",
-    "chapters/10_a_small_gpt",
-    "chapters/11_decoding_with_a_cache",
-    "chapters/13_attention_in_tiles",
-    "chapters/14_heads_across_machines",
-}
 MOST_WORDS, MOST_CLAIMS = 4200, 3
-MOST_WORDS_YET, MOST_CELLS_YET, MOST_CLAIMS_YET = 2000, 45, 12
 
 each_chapter = pytest.mark.parametrize("path", CHAPTERS, ids=name)
 
@@ -45,32 +28,20 @@ def test_what_is_folded_is_not_counted():
     assert words("<b>a</b> $n < m$ b > c") == ["a", "$n", "<", "m$", "b", ">", "c"]
 
 
-def is_rewritten(path: Path) -> bool:
-    return f"chapters/{path.stem}" in ON_ONE_MODEL
-
-
 @each_chapter
 def test_it_is_no_longer_than_it_may_be(path: Path):
     notebook = read(path)
     code = "\n".join(cell.source for cell in in_sight(notebook) if cell.cell_type == "code")
     claims = len(re.findall(r'\.(?:compare|draw)\(\s*"', code))
-    if is_rewritten(path):
-        assert len(words(text(notebook))) <= MOST_WORDS
-        assert claims <= MOST_CLAIMS
-    else:
-        assert len(words(text(notebook))) <= MOST_WORDS_YET
-        assert len(in_sight(notebook)) <= MOST_CELLS_YET
-        assert claims <= MOST_CLAIMS_YET
+    assert len(words(text(notebook))) <= MOST_WORDS
+    assert claims <= MOST_CLAIMS
 
 
 @each_chapter
 def test_it_is_drawn(path: Path):
     notebook = read(path)
     drawings = len(re.findall(DRAWING, text(notebook)))
-    if is_rewritten(path):
-        assert drawings or "live.Stage(" in "\n".join(cell.source for cell in notebook.cells)
-    else:
-        assert 2 <= drawings <= 3
+    assert drawings or "live.Stage(" in "\n".join(cell.source for cell in notebook.cells)
 
 
 @each_chapter

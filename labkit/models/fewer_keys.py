@@ -22,7 +22,7 @@ from labkit.models.cross_layer import KeyValueProducer, across_layers
 from labkit.models.gpt import GPT
 from labkit.models.sharing import latent, share_heads
 from labkit.models.stories import Stories
-from labkit.models.training import HEADS, WIDTH, WORDS, small_gpt, train, without
+from labkit.models.training import HEADS, WIDTH, WORDS, small_gpt, train
 
 __all__ = [
     "CONTINUED",
@@ -66,8 +66,12 @@ RETRAINED: dict[str, Callable[[int], GPT]] = {
     "latent 4 + 4": lambda seed: small_gpt(seed, attention=_latent(4, 4)),
     "layers share": lambda seed: small_gpt(seed, attention=_across(HEADS)),
     "layers share, 1 key head": lambda seed: small_gpt(seed, attention=_across(1)),
+    "3 layers, 2 share": lambda seed: small_gpt(seed, layers=3, attention=_across(HEADS)),
     "1 head in all": lambda seed: small_gpt(seed, attention=_one_head),
 }
+
+KEPT = ("2 key heads", "1 key head", "latent 24 + 8", "latent 8 + 8", "layers share",
+    "layers share, 1 key head")  # of whose start 0 the weights are kept  # fmt: skip
 
 Convert = Callable[[MultiHeadAttention, Tensor], Any]  # of a layer and of what it reads
 CONVERSIONS: dict[str, Convert] = {
@@ -76,7 +80,7 @@ CONVERSIONS: dict[str, Convert] = {
     "latent of 32": lambda layer, x: latent(layer, 32, inputs=x),
     "latent of 16": lambda layer, x: latent(layer, 16, inputs=x),
 }
-ABLATED = "attention ablated"
+ABLATIONS = ("attention at zero", "attention at its mean")
 # Trained on for FURTHER_STEPS.
 CONTINUED = {
     "mean, 60 steps": "1 key head by mean",
@@ -98,7 +102,7 @@ def fresh(name: str, seed: int) -> GPT:
 
 
 def load_retrained(name: str) -> GPT:
-    """Load start 0 of a kind of RETRAINED, trained for 1,000 steps; in evaluation mode.
+    """Load start 0 of one of KEPT, trained for 1,000 steps; in evaluation mode.
 
     Raises:
         ModuleNotFoundError: safetensors is not installed.
@@ -110,7 +114,7 @@ def load_retrained(name: str) -> GPT:
     """
     from safetensors.torch import load_file
 
-    one_of("name", name, tuple(RETRAINED))
+    one_of("name", name, KEPT)
     if not WEIGHTS.is_file():
         raise FileNotFoundError(f"{WEIGHTS} is missing. `make checkpoint` trains and writes it.")
     state = {
@@ -127,18 +131,32 @@ def load_retrained(name: str) -> GPT:
 def converted(model: GPT, name: str) -> GPT:
     """Convert a copy of a trained GPT by one of CONVERSIONS, or ablate its attention.
 
-    Directions are weighed by what each layer reads of stories that no training draws.
+    Directions are weighed by what each layer reads of stories that no training draws. Of these
+    stories is also the mean output of each layer's attention, to which it can be ablated.
+
+    Args:
+        model: a GPT over the stories' vocabulary, which is left as it is.
+        name: one of CONVERSIONS or of ABLATIONS.
 
     >>> converted(small_gpt(0), "latent of 16").stack()[1].attention.d_c
     16
     """
-    one_of("name", name, (*CONVERSIONS, ABLATED))
-    changed = copy.deepcopy(model)
-    if name == ABLATED:
-        return without(changed, "attention")
-    for block, x in zip(changed.stack(), inputs_of(model), strict=True):
-        block.attention = CONVERSIONS[name](block.attention, x)
+    one_of("name", name, (*CONVERSIONS, *ABLATIONS))
+    changed, inputs = copy.deepcopy(model), inputs_of(model)
+    for block, x in zip(changed.stack(), inputs, strict=True):
+        if name in CONVERSIONS:
+            block.attention = CONVERSIONS[name](block.attention, x)
+        else:
+            _ablate(block.attention, x, to_mean=name == ABLATIONS[1])
     return changed
+
+
+@torch.no_grad()
+def _ablate(layer: MultiHeadAttention, x: Tensor, *, to_mean: bool) -> None:
+    """Let a layer put out a constant: zero, or the mean of what it puts out for x."""
+    constant = layer(x, is_causal=True).mean((0, 1)) if to_mean else 0.0
+    layer.w_o.weight.zero_()
+    layer.w_o.bias.copy_(torch.as_tensor(constant))
 
 
 @torch.no_grad()

@@ -1,4 +1,4 @@
-"""Chapter 12: who reads which keys, the wrong groups, and what a rotation keeps apart."""
+"""Chapter 12: who reads which keys, the wrong groups, a latent, rotations, and two layers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def sharing_keys() -> Drawing:
         ("multi-head", "4 heads of keys", 4),
         ("grouped", "2 heads of keys", 2),
         ("multi-query", "1 head of keys", 1),
-        ("latent", "a few numbers", 0),
+        ("latent", "c, and one rotary key", 0),
     )
     for place, (name, kept, h_kv) in enumerate(ways):
         x, y = 16 + 208 * (place % 2), 14 + 162 * (place // 2)
@@ -38,6 +38,7 @@ def sharing_keys() -> Drawing:
                     size=SMALL)  # fmt: skip
                 d.line((centre, y + 80), (x + 90, y + 100))
             d.box(x + 79, y + 100, WIDE, HIGH, "c", shade=SHADE)
+            d.box(x + 107, y + 100, WIDE + 4, HIGH, "k^R", shade=SHADE, size=SMALL)
         d.text(x + 90, y + 142, f"kept: {kept}", size=SMALL, colour="faint")
     return d
 
@@ -81,4 +82,49 @@ def absorbed() -> Drawing:
     return d
 
 
-DRAWINGS = {"sharing-keys": sharing_keys, "repeated-keys": repeated_keys, "absorbed": absorbed}
+def rotary_key_apart() -> Drawing:
+    """A query and what is kept of a token, each with a part without positions and a rotary part."""
+    d = Drawing(214)
+    left, middle = 30, 250
+    parts = ((left, 210, "no positions"), (middle, 140, "rotated"))
+    for x, width, name in parts:
+        d.text(x + width / 2, 22, name, bold=True, size=SMALL)
+    d.box(left, 36, 210, 30, "U_i^T q_i", colour=HEADS[0], shade=SHADE)
+    d.box(middle, 36, 140, 30, "q_i^R", colour=HEADS[0], shade=SHADE)
+    d.text(left + 180, 86, "head i asks", size=SMALL, colour="faint")
+    for x, width, _ in parts:
+        d.arrow((x + width / 2, 70), (x + width / 2, 108))
+    d.box(left, 112, 210, 30, "c", shade=SHADE)
+    d.box(middle, 112, 140, 30, "k^R", shade=SHADE)
+    d.text(left + 180, 160, "kept once, for all heads", size=SMALL, colour="faint")
+    d.text(left + 180, 196, "score = (U_i^T q_i · c  +  q_i^R · k^R) / √(d_k + d_r)")
+    return d
+
+
+def layers_that_share() -> Drawing:
+    """Two blocks, one above the other: the upper has queries of its own and reads keys below."""
+    d = Drawing(214)
+    for y, name in ((24, "layer 2"), (120, "layer 1")):
+        d.text(20, y + 26, name, anchor="start", bold=True)
+    for i in range(4):
+        d.box(96 + 34 * i, 28, 28, HIGH, f"q_{i + 1}", colour=HEADS[i], shade=SHADE)
+        d.box(96 + 34 * i, 124, 28, HIGH, f"q_{i + 1}", colour=HEADS[i], shade=SHADE)
+    d.box(300, 124, 96, HIGH, "k, v", shade=SHADE)
+    d.box(300, 28, 96, HIGH, "", shade=0, dashed=True)
+    d.text(348, 43, "none made", size=SMALL, colour="faint")
+    d.arrow((234, 135), (296, 135))
+    d.arrow((234, 39), (262, 39), (262, 117), (296, 128))
+    d.text(348, 166, "kept", size=SMALL, colour="faint")
+    d.text(162, 166, "queries of layer 1", size=SMALL, colour="faint")
+    d.text(162, 70, "queries of layer 2", size=SMALL, colour="faint")
+    d.text(210, 200, "The keys know nothing of what layer 1 has found.", size=SMALL, colour="faint")
+    return d
+
+
+DRAWINGS = {
+    "sharing-keys": sharing_keys,
+    "repeated-keys": repeated_keys,
+    "absorbed": absorbed,
+    "rotary-key-apart": rotary_key_apart,
+    "layers-that-share": layers_that_share,
+}

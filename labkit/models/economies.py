@@ -23,9 +23,11 @@ from labkit.models.ablation import FOUR
 from labkit.models.gpt import GPT
 from labkit.models.kept import load_kept
 from labkit.models.stories import Stories
+from labkit.models.times import load_times
 from labkit.models.training import unseen
 
-__all__ = ["ECONOMIES", "Economy", "HalfCache", "Row", "judge", "judge_caches", "run_all", "table"]
+__all__ = ["ECONOMIES", "STEPS", "Economy", "HalfCache", "Row", "judge", "judge_caches",
+    "relative_time", "run_all", "table"]  # fmt: skip
 
 
 class HalfCache(KVCache):
@@ -51,6 +53,24 @@ ECONOMIES: dict[str, Make] = {
     "window 15, 1 sink": lambda: KVCache(window=15, sinks=1),
     "window 12, 4 sinks": lambda: KVCache(window=12, sinks=4),
     "window 16, 4 bits": lambda: KVCache(window=16, bits=4),
+}
+
+# The part of times.json, and the step there, at GPT-2's size over 1,024 tokens, that keeps the same
+# share of its cache as a row of the story GPT. (Linear attention keeps a state of one size.)
+STEPS = {
+    "whole": ("decoding", "whole"),
+    "16 bits": ("decoding", "16 bits"),
+    "8 bits": ("decoding", "8 bits"),
+    "4 bits": ("decoding", "4 bits"),
+    "2 bits": ("decoding", "2 bits"),
+    "window 32": ("decoding", "window 2/3"),
+    "window 16": ("decoding", "window 1/3"),
+    "window 8": ("decoding", "window 1/6"),
+    "2 key heads": ("sharing", "6 key heads"),
+    "1 key head": ("sharing", "3 key heads"),
+    "layers share": ("sharing", "shared by 2 layers"),
+    "latent 24 + 8": ("sharing", "latent 320 + 64, absorbed"),
+    "linear attention": ("tiles", "linear attention"),
 }
 
 
@@ -155,6 +175,27 @@ def table(*names: str) -> list[Economy]:
     """
     kept = {name: row for file in FILES for name, row in load_kept(file).items()}
     return [_economy(name, kept[name]) for name in names or kept]
+
+
+def relative_time(name: str) -> float | None:
+    """Give a step's time at GPT-2's size with an economy, by that of the same step without one.
+
+    Both were measured in one run, so chapters that were measured apart can stand in one table.
+
+    Args:
+        name: a row of the table.
+
+    Returns:
+        The ratio of the quickest rounds; None where no step keeps the row's share of the cache.
+
+    >>> relative_time("whole"), relative_time("latent 4 + 4")
+    (1.0, None)
+    """
+    if name not in STEPS:
+        return None
+    part, step = STEPS[name]
+    records = load_times(part).records
+    return records[f"step, {step}"].best / records["step, whole"].best
 
 
 def _economy(name: str, entry: dict[str, Any]) -> Economy:

@@ -24,9 +24,10 @@ from labkit.models.beyond_training import (
     pairs,
     told_way,
 )
-from labkit.models.economies import ECONOMIES, judge, judge_caches, table
+from labkit.models.economies import ECONOMIES, judge, judge_caches, relative_time, table
 from labkit.models.kept import load_kept, save_kept
 from labkit.models.stories import PRONOUNS, SURNAMES, Stories
+from labkit.models.times import load_times
 from labkit.models.training import load_starts, small_gpt, unseen
 
 
@@ -63,6 +64,15 @@ def test_the_kept_rows_are_what_is_measured(name: str):
     assert row.kl == pytest.approx(kept.kl, abs=1e-3)
     assert row.right == pytest.approx(kept.right, abs=1e-3)
     assert row.nbytes == kept.nbytes
+
+
+def test_each_row_has_the_time_of_a_step_of_its_own_run():
+    assert set(economies.STEPS) <= {row.name for row in table()}
+    for name, (part, step) in economies.STEPS.items():
+        records = load_times(part).records
+        ratio = records[f"step, {step}"].best / records["step, whole"].best
+        assert relative_time(name) == ratio
+    assert relative_time("latent of 16") is None
 
 
 def test_a_kept_file_has_four_digits_and_a_row_a_line(tmp_path: Path):

@@ -37,8 +37,8 @@ EQUIVALENT = {
     "ledger/consistency.differ: return any((abs(a - b) > reach for a, b in zip(*map(flat, stated), "
     "strict=False)))": "The shapes were found equal before, so the lengths are.",
     "fused.module: CAUSAL_BLOCK = 257": "The queries of a block decide speed and memory only.",
-    "tiles.merge: of_a, of_b = (part.lse.masked_fill(blind, 1) for part in (a, b))": "Whatever "
-    "finite number stands for two sums of nothing, the result is hidden.",
+    "tiles.merge: of_a, of_b = (part.lse.masked_fill(alike, 1) for part in (a, b))": "Whatever "
+    "finite number stands for two infinite sums, their difference is 0 and their own is kept.",
     "counting.count_flops: with torch.inference_mode(True), torch.set_grad_enabled(gradients), "
     "FlopCounterMode(display=False, custom_mapping=refusals) as counter:": "Only older versions of "
     "PyTorch count nothing under inference_mode.",

@@ -29,7 +29,7 @@ from tests.refusing import check_refusal
 BYTES = {
     "2 key heads": 512, "1 key head": 256, "latent 24 + 8": 256, "latent 8 + 8": 128,
     "latent 4 + 4": 64, "layers share": 512, "layers share, 1 key head": 128,
-    "3 layers, 2 share": 1024, "1 head in all": 256,
+    "3 layers, all share": 512, "3 layers, 2 share": 1024, "1 head in all": 256,
     "1 key head by mean": 256, "1 key head by svd": 256, "latent of 32": 256, "latent of 16": 128,
 }  # fmt: skip
 

@@ -53,8 +53,10 @@ def _latent(d_c: int, d_rotary: int) -> Attention:
     )
 
 
-def _across(h_kv: int) -> Attention:
-    return across_layers(lambda: KeyValueProducer(WIDTH, HEADS, h_kv=h_kv, rotary_base=BASE))
+def _across(h_kv: int, factor: int = 2) -> Attention:
+    return across_layers(
+        lambda: KeyValueProducer(WIDTH, HEADS, h_kv=h_kv, rotary_base=BASE), factor
+    )
 
 
 # What makes an untrained model of each kind, of its seed; "latent 24 + 8" is d_c + d_rotary.
@@ -66,6 +68,7 @@ RETRAINED: dict[str, Callable[[int], GPT]] = {
     "latent 4 + 4": lambda seed: small_gpt(seed, attention=_latent(4, 4)),
     "layers share": lambda seed: small_gpt(seed, attention=_across(HEADS)),
     "layers share, 1 key head": lambda seed: small_gpt(seed, attention=_across(1)),
+    "3 layers, all share": lambda seed: small_gpt(seed, layers=3, attention=_across(HEADS, 3)),
     "3 layers, 2 share": lambda seed: small_gpt(seed, layers=3, attention=_across(HEADS)),
     "1 head in all": lambda seed: small_gpt(seed, attention=_one_head),
 }
@@ -95,7 +98,7 @@ def fresh(name: str, seed: int) -> GPT:
 
     >>> from labkit.counting import count_parameters
     >>> count_parameters(fresh("1 key head", 0)), count_parameters(fresh("latent 8 + 8", 0))
-    (94784, 98880)
+    (94784, 98896)
     """
     one_of("name", name, tuple(RETRAINED))
     return RETRAINED[name](seed)

@@ -180,7 +180,8 @@ class LatentAttention(nn.Module):
     def absorbs(self, n_q: int, n_k: int) -> bool:
         """Say whether n_q queries over n_k positions take fewer multiply-adds absorbed.
 
-        >>> layer = LatentAttention(5120, 128, 512, d_k=128, d_v=128, d_rotary=64)
+        >>> with torch.device("meta"):  # DeepSeek-V2's sizes
+        ...     layer = LatentAttention(5120, 128, 512, d_k=128, d_v=128, d_rotary=64)
         >>> layer.absorbs(1, 4096), layer.absorbs(4096, 4096)
         (True, False)
         """

@@ -49,8 +49,11 @@ def sure(said: Tensor, stories: Stories, truth: Tensor) -> Tensor:
 
 @pytest.mark.parametrize(
     ("count", "n", "seed"),
-    [(200, 48, UNSEEN_SEED), (1_000, 48, FURTHER), (5, 500, FURTHER)],
-    ids=["unseen", "a thousand further", "long"],
+    [
+        pytest.param(200, 48, UNSEEN_SEED, id="unseen"),
+        pytest.param(1_000, 48, FURTHER, id="a thousand further", marks=pytest.mark.weekly),
+        pytest.param(5, 500, FURTHER, id="long"),
+    ],
 )
 def test_every_word_gets_its_true_probability(model: GPT, count: int, n: int, seed: int):
     stories = Stories.draw(count, n, seed)

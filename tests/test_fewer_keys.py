@@ -106,7 +106,7 @@ def test_new_keys_are_drawn_anew_and_the_rest_is_kept(monkeypatch: pytest.Monkey
     assert torch.equal(layer.w_o.weight, kept.w_o.weight)
 
 
-@pytest.mark.slow
+@pytest.mark.weekly
 def test_a_few_steps_bring_much_of_it_back():
     model, stories = load_gpt(), unseen(20)
     before = judge_caches(converted(model, "1 key head by svd"), KVCache, stories).kl

@@ -285,7 +285,7 @@ def test_a_step_on_ranks_is_a_step_on_one(scheme, world, make):
     assert all(map(torch.equal, model.parameters(), before))
 
 
-@pytest.mark.slow
+@pytest.mark.weekly
 @EACH_SCHEME
 def test_training_on_ranks_gives_the_weights_of_one(scheme):
     batches, model = [unseen(8).ids[i : i + 2] for i in (0, 2, 4)], load_gpt().double()

@@ -45,7 +45,7 @@ def project() -> Project:
     return Project(ROOT)
 
 
-@pytest.mark.slow
+@pytest.mark.weekly
 def test_a_lie_of_each_kind_in_the_ledger_is_reported(project: Project):
     assert slipped([lie for lie in told_by_form(project) if lie.run == FORM]) == []
 

@@ -153,7 +153,7 @@ def test_small_steps_shorten_what_moves_queries_and_keys_alone():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("marked", [False, True])
+@pytest.mark.parametrize("marked", [pytest.param(False, marks=pytest.mark.weekly), True])
 def test_a_hundred_steps_learn_the_gender(marked: bool):
     *_, last = train(small_gpt(0), 100, seed=0, marked=marked)
     assert last.step == 100

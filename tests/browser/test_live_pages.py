@@ -119,7 +119,8 @@ SET_TRAITS = """(figure, target) => {
 WATCH_WHAT_FOLLOWS = """window.distances = new Set();
 (function look() {
   const figure = document.querySelector("figure.live-figure");
-  const next = (figure?.closest(".cell") ?? figure?.parentElement)?.nextElementSibling;
+  const cell = figure?.closest(".cell") ?? figure?.parentElement;
+  const next = cell?.nextElementSibling ?? cell?.closest("section")?.nextElementSibling;
   const top = element => element.getBoundingClientRect().top;
   if (next) distances.add(Math.round(top(next) - top(figure)));
   requestAnimationFrame(look);

@@ -130,7 +130,7 @@ def test_what_is_no_file_of_a_gpt_is_refused(tmp_path: Path, monkeypatch: pytest
 
 
 @pytest.mark.parametrize(
-    "count", [pytest.param(12, id="some"), pytest.param(200, id="many", marks=pytest.mark.slow)]
+    "count", [pytest.param(12, id="some"), pytest.param(200, id="many", marks=pytest.mark.weekly)]
 )
 def test_the_script_computes_what_pytorch_does(count: int, file: Path, tmp_path: Path):
     model = load_gpt(file)

@@ -55,6 +55,7 @@ def is_sealed(project: Project, document: str, folder: Path) -> bool:
     return seal(document, folder) == seals()[document]
 
 
+@pytest.mark.weekly
 def test_a_lie_of_each_kind_breaks_the_seal(project: Project, tmp_path: Path):
     assert all(is_sealed(project, document, tmp_path) for document in project.ledgers)
     lies = [lie for lie in told_by_form(project) if lie.run == SEAL]
@@ -74,7 +75,7 @@ def test_a_lie_of_each_kind_in_an_output_is_reported(project: Project):
     assert slipped(lies) == []
 
 
-@pytest.mark.slow
+@pytest.mark.weekly
 def test_a_fault_in_labkit_is_noticed():
     fault = next(fault for fault in FAULTS if "q / scale" in fault.after)
     assert try_mutant(fault)

@@ -31,6 +31,7 @@ from press.notebooks import NOTEBOOKS, name, outputs, read
 from tests.browser.looking import (
     EVERYTHING,
     PHONE,
+    TAKES_LONG,
     WIDE,
     Heard,
     listen,
@@ -42,7 +43,7 @@ from tests.browser.looking import (
 
 FIGURES = {figure.name: figure for figure in live.FIGURES}
 # Different settings, and turns of the controls to reach them.
-SETTINGS, TRIES = (12, 60) if EVERYTHING else (3, 20)
+SETTINGS, TRIES = (12, 60) if EVERYTHING else (2, 20)
 CHANGES_A_SETTING = 6
 # What moves a slider, and chooses from a list.
 KEYS = ("Home", "End", "PageUp", "PageDown", "ArrowUp", "ArrowDown")
@@ -389,6 +390,7 @@ def test_a_phone_without_a_minus_sign_has_a_button_for_it(phone: Page, site: str
     check_values(shown, figure, before)
 
 
+@TAKES_LONG
 def test_what_is_no_number_moves_nothing(phone: Page, page: Page, site: str):
     for window in (phone, page):
         for figure in TYPED:
@@ -416,7 +418,7 @@ def test_what_is_no_number_moves_nothing(phone: Page, page: Page, site: str):
 STEPPED = {"split_and_merge": "step", "decoding_cache": "step", "tiles": "tile", "ranks": "step"}
 
 
-@pytest.mark.parametrize("figure", STEPPED)
+@pytest.mark.parametrize("figure", STEPPED if EVERYTHING else ["tiles"])
 def test_the_next_step_keeps_the_focus_to_the_end(page: Page, site: str, figure: str):
     shown = open_figure(page, site, figure)
     forth = shown.get_by_role("button", name=f"Next {STEPPED[figure]}")
@@ -476,6 +478,7 @@ def test_its_page_asks_no_other_host_and_logs_no_error(opened: Opened):
     assert (opened.heard.foreign, opened.heard.errors) == ([], [])
 
 
+@TAKES_LONG
 def test_without_scripts_there_is_a_table(browser: Browser, site: str):
     context = browser.new_context(java_script_enabled=False)
     page = context.new_page()
@@ -641,6 +644,7 @@ def test_fewer_heads_take_the_heads_of_keys_with_them(page: Page, site: str):
     check_values(shown, "decoding_cache", state)
 
 
+@TAKES_LONG
 @pytest.mark.parametrize("figure", ["decoding_cache", "ranks"])
 def test_it_counts_alike_in_many_states(page: Page, site: str, dice: random.Random, figure: str):
     shown, start = open_figure(page, site, figure), PLACED[figure][1]
@@ -807,6 +811,7 @@ def test_tiles_play_to_their_end_and_stop_where_they_are_paused(browser: Browser
     context.close()
 
 
+@TAKES_LONG
 def test_tiles_are_counted_alike_in_many_states(page: Page, site: str, dice: random.Random):
     shown, start = open_figure(page, site, "tiles"), PLACED["tiles"][1]
     shown.evaluate(PLAY_PYTHON, ["tiles", start, {}])
@@ -961,6 +966,7 @@ def test_what_the_model_does_not_know_is_named_and_stays(page: Page, site: str):
     assert box.input_value() == "the box suits mia"
 
 
+@TAKES_LONG
 def test_the_model_writes_word_by_word(page: Page, site: str):
     shown = open_figure(page, site, "small_gpt")
     box = shown.locator("textarea")

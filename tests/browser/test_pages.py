@@ -26,6 +26,7 @@ from tests.browser.looking import (
     COLOURS,
     EVERYTHING,
     PHONE,
+    TAKES_LONG,
     WIDE,
     WIDTHS,
     Heard,
@@ -96,6 +97,7 @@ def test_the_book_is_built():
 
 
 # What plays them is one script for all pages.
+@TAKES_LONG
 @pytest.mark.parametrize("name", WITH_FRAMES[:1])
 def test_frames_take_the_keyboard_and_rest(name: str, page: Page, site: str):
     page.emulate_media(reduced_motion="no-preference")

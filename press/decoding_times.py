@@ -117,9 +117,7 @@ def cache_works(sizes: Sizes) -> dict[str, Work]:
     shape = 1, sizes.h, sizes.d_model // sizes.h
     works = {}
     for name, make in kinds.items():
-        caches = [make() for _ in range(sizes.layers)]
-        for cache in caches:
-            cache.append(*torch.randn(2, *shape[:2], n - 1, shape[2]))
+        caches = filled(sizes.layers, n, shape[1:], shape[1:], make)
         word = torch.randn(3, *shape[:2], 1, shape[2])
         works[f"step, {name}"] = Work(
             whole(partial(step_all, caches, word, sizes.steps), sizes.steps)
@@ -166,9 +164,15 @@ def sharing_works(sizes: Sizes) -> dict[str, Work]:
     return works
 
 
-def filled(count: int, n: int, k: tuple[int, int], v: tuple[int, int]) -> list[KVCache]:
+def filled(
+    count: int,
+    n: int,
+    k: tuple[int, int],
+    v: tuple[int, int],
+    make: Callable[[], KVCache] = KVCache,
+) -> list[KVCache]:
     """Make caches that hold n - 1 positions, of so many heads and so wide keys and values."""
-    caches = [KVCache() for _ in range(count)]
+    caches = [make() for _ in range(count)]
     for cache in caches:
         cache.append(*(torch.randn(1, heads, n - 1, width) for heads, width in (k, v)))
     return caches

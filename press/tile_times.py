@@ -11,10 +11,9 @@ import torch
 from torch import Tensor
 
 from labkit.attention import causal_mask, scaled_dot_product_attention
-from labkit.cache import KVCache
 from labkit.models.linear_attention import LinearState
 from labkit.tiles import tiled_attention
-from press.decoding_times import step_all
+from press.decoding_times import filled, step_all
 from press.timing import Work, whole
 
 
@@ -36,9 +35,7 @@ def tile_works(sizes: Sizes) -> dict[str, Work]:
     h, d_k, n, layers = sizes.h, sizes.d_k, sizes.n, sizes.layers
     q, k, v = torch.randn(3, 1, h, n, d_k)
     may, block = causal_mask(n), sizes.block
-    caches, states = [KVCache() for _ in range(layers)], [LinearState() for _ in range(layers)]
-    for cache in caches:
-        cache.append(*torch.randn(2, 1, h, n - 1, d_k))
+    caches, states = filled(layers, n, (h, d_k), (h, d_k)), [LinearState() for _ in range(layers)]
     word = torch.randn(3, 1, h, 1, d_k)
     ways = {
         "prompt, plain": lambda: (

@@ -22,7 +22,7 @@ from labkit.models.cross_layer import KeyValueProducer, across_layers
 from labkit.models.gpt import GPT
 from labkit.models.sharing import latent, share_heads
 from labkit.models.stories import Stories
-from labkit.models.training import HEADS, WIDTH, WORDS, small_gpt, train
+from labkit.models.training import HEADS, WIDTH, WORDS, load_runs, small_gpt, train
 
 __all__ = [
     "CONTINUED",
@@ -115,16 +115,8 @@ def load_retrained(name: str) -> GPT:
     >>> load_retrained("1 key head").stack()[0].attention.h_kv
     1
     """
-    from safetensors.torch import load_file
-
     one_of("name", name, KEPT)
-    if not WEIGHTS.is_file():
-        raise FileNotFoundError(f"{WEIGHTS} is missing. `make checkpoint` trains and writes it.")
-    state = {
-        full.partition("/")[2]: tensor.float()
-        for full, tensor in load_file(WEIGHTS).items()
-        if full.partition("/")[0] == name
-    }
+    state = load_runs(WEIGHTS)[name]
     with torch.device("meta"):  # without memory: the parameters are to be those of the file
         model = fresh(name, 0)
     model.load_state_dict(state, assign=True)

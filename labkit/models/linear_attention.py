@@ -15,7 +15,7 @@ from labkit.arguments import check_tensor
 from labkit.attention import MultiHeadAttention, merge_heads, split_heads
 from labkit.cache import KVCache, check_cache
 from labkit.models.gpt import GPT
-from labkit.models.training import small_gpt
+from labkit.models.training import load_runs, small_gpt
 from labkit.positions import rotate
 
 __all__ = ["LINEAR", "LinearAttention", "LinearState", "linear_attention", "linear_gpt",
@@ -179,19 +179,9 @@ def load_linear() -> list[GPT]:
     >>> [len(model.stack()) for model in load_linear()]
     [2, 2, 2, 2, 2]
     """
-    from safetensors.torch import load_file
-
-    if not LINEAR.is_file():
-        raise FileNotFoundError(f"{LINEAR} is missing. `make checkpoint` trains and writes it.")
-    kept, models = load_file(LINEAR), []
+    states, models = load_runs(LINEAR), []
     for seed in range(STARTS):
-        start = f"linear {seed}/"
-        state = {
-            name.removeprefix(start): tensor.float()
-            for name, tensor in kept.items()
-            if name.startswith(start)
-        }
         model = linear_gpt(seed)
-        model.load_state_dict(state)
+        model.load_state_dict(states[f"linear {seed}"])
         models.append(model.eval())
     return models

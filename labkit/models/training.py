@@ -20,7 +20,7 @@ from labkit.models.gpt import GPT, load_gpt
 from labkit.models.stories import VOCABULARY, Stories
 
 __all__ = ["HISTORIES", "OF_ATTENTION", "OTHER_STARTS", "PARTS", "STARTS", "UNMASKED", "Report",
-    "histories", "load_starts", "load_unmasked", "loss_on", "report", "saturated_rows",
+    "histories", "load_runs", "load_starts", "load_unmasked", "loss_on", "report", "saturated_rows",
     "save_starts", "small_gpt", "train", "unseen", "without"]  # fmt: skip
 
 HISTORIES = Path(__file__).with_name("training.json")
@@ -134,6 +134,27 @@ def save_starts(states: Mapping[str, Mapping[str, Tensor]], path: str | Path) ->
     save_file(tensors, path)
 
 
+def load_runs(path: Path) -> dict[str, dict[str, Tensor]]:
+    """Read the weights of runs, by name, as save_starts wrote them, in float32.
+
+    Raises:
+        ModuleNotFoundError: safetensors is not installed.
+        FileNotFoundError: the file is missing; the message says how to make it.
+
+    >>> "one layer 0" in load_runs(STARTS)
+    True
+    """
+    from safetensors.torch import load_file
+
+    if not path.is_file():
+        raise FileNotFoundError(f"{path} is missing. `make checkpoint` trains and writes it.")
+    states: dict[str, dict[str, Tensor]] = {}
+    for full, tensor in load_file(path).items():
+        run, _, name = full.partition("/")
+        states.setdefault(run, {})[name] = tensor.float()
+    return states
+
+
 def load_starts(kind: str = "rotary") -> list[GPT]:
     """Load the trained models of a kind of run, seeds 0 to 4, in float32 and in evaluation mode.
 
@@ -148,15 +169,8 @@ def load_starts(kind: str = "rotary") -> list[GPT]:
     >>> [len(model.stack()) for model in load_starts("one layer")]
     [1, 1, 1, 1, 1]
     """
-    from safetensors.torch import load_file
-
     one_of("kind", kind, ("rotary", "one layer"))
-    if not STARTS.is_file():
-        raise FileNotFoundError(f"{STARTS} is missing. `make checkpoint` trains and writes it.")
-    states: dict[str, dict[str, Tensor]] = {}
-    for full, tensor in load_file(STARTS).items():
-        run, _, name = full.partition("/")
-        states.setdefault(run, {})[name] = tensor.float()
+    states = load_runs(STARTS)
     models = [load_gpt()] if kind == "rotary" else []
     for run in OTHER_STARTS:
         if run.startswith(kind):

@@ -14,7 +14,7 @@ PLACES = (
 )
 ARGUMENTS = """
     --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking
-    --disable-component-update --disable-sync
+    --disable-component-update --disable-sync --disable-extensions --renderer-process-limit=1
 """.split()
 # Every name but this machine's own is unknown, so that a page cannot reach another host.
 OFFLINE = "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1"

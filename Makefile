@@ -18,7 +18,7 @@ HAS_TORCH := from importlib.metadata import version; \
 # Sphinx copies static files only when a page changed, so a newer one asks for a full build.
 SHARED := book/_static book/search book/drawings press/drawings press/extension labkit/figures \
   labkit/models/*.safetensors _config.yml _toc.yml
-STALE = $(shell find $(SHARED) -newer _build/html/index.html 2>/dev/null | head -n 1)
+STALE = $(shell find $(SHARED) -type f -not -name '*.pyc' -newer _build/html/book/index.html 2>/dev/null | head -n 1)
 # Skips what has passed and has not changed since; FRESH=1 runs it all the same, and so does CI.
 UNLESS_PASSED = $(BIN)/python -m press.stamps
 # The environment brings Node, which the formulas and the front-end files need at build time.
@@ -61,7 +61,7 @@ $(BUNDLES): $(wildcard labkit/figures/js/*.js) labkit/figures/live.py press/figu
 
 book: setup ## Build the HTML book, warnings are errors
 	@echo "== Book"
-	@$(UNLESS_PASSED) book $(BIN)/jupyter-book build . $(if $(STALE),--all) -W --keep-going --quiet
+	@STALE=$(STALE) $(UNLESS_PASSED) book bash -c 'jupyter-book build . $${STALE:+--all} -W --keep-going --quiet'
 	@echo "The book is at _build/html/index.html. Read it with: make serve"
 
 serve: book ## Build the book and serve it on this machine

@@ -440,8 +440,22 @@ def show(value: Any) -> str:
     if isinstance(value, torch.nn.Module):
         return f"a {type(value).__name__}"
     if isinstance(value, float):
-        return f"{value:.3f}".rstrip("0").rstrip(".") if abs(value) < 1e6 else f"{value:g}"
+        usual = value == 0 or 1e-3 <= abs(value) < 1e6
+        return f"{value:.3f}".rstrip("0").removesuffix(".") if usual else f"{value:.4g}"
     return getattr(value, "__name__", None) or written(value, str)
+
+
+def apart(a: float, b: float) -> tuple[str, str]:
+    """Write two different numbers with as many digits as it takes to tell one from the other.
+
+    >>> apart(0.93812, 0.93847)
+    ('0.9381', '0.9385')
+    """
+    for digits in range(3, 17):
+        written_a, written_b = f"{a:.{digits}g}", f"{b:.{digits}g}"
+        if written_a != written_b:
+            break
+    return written_a, written_b
 
 
 def written(value: Any, how: Callable[[Any], str]) -> str:

@@ -23,6 +23,8 @@ from labkit.labs.output_projection import play as output_projection
 from labkit.labs.scaling import play as scaling
 from labkit.labs.tiles_and_ranks import play as tiles_and_ranks
 from labkit.models.encoder import load_encoder
+from labkit.models.stories import RELATIONS
+from labkit.softmax import softmax_jacobian
 from press.labs import TOPICS
 
 pytestmark = pytest.mark.slow
@@ -58,6 +60,45 @@ def test_draws_repeat_with_their_seed():
     first, again = (scaling.draw_scores(8, 5, seed=3) for _ in range(2))
     assert torch.equal(first, again)
     assert not torch.equal(first, scaling.draw_scores(8, 5, seed=4))
+
+
+def printed(capsys: pytest.CaptureFixture) -> list[list[str]]:
+    """Read the lines of a table, each as its words."""
+    return [line.split() for line in capsys.readouterr().out.splitlines()]
+
+
+def softmax(scores: torch.Tensor, scale: float) -> torch.Tensor:
+    return (scores * scale).softmax(dim=-1)
+
+
+def test_the_root_is_what_the_model_wants(capsys: pytest.CaptureFixture):
+    scaling.in_the_model(weights=softmax)
+    rows = printed(capsys)[3:]
+    above = {scale: float(told) for scale, _, told, *_ in rows}
+    assert list(above) == list(scaling.SCALES)
+    assert 0 < above["1/√d_k"] < 0.02
+    assert 0.05 < above["none"] < 0.15
+    assert above["1/d_k"] > 4 * above["none"]
+    right = {
+        scale: dict(zip(RELATIONS[1:], map(float, told), strict=True))
+        for scale, _, _, *told in rows
+    }
+    assert min(right["1/√d_k"].values()) > 0.99
+    assert min(right["none"], key=right["none"].get) == "gender"
+    assert max(right["1/d_k"]["number"], right["1/d_k"]["owner"]) < 0.4 < right["1/d_k"]["surname"]
+
+
+def test_a_softmax_that_reacts_is_not_yet_a_good_one(capsys: pytest.CaptureFixture):
+    scaling.reaction(weights=softmax, jacobian_norm=lambda p: softmax_jacobian(p).norm(dim=(1, 2)))
+    dead = {row[0]: int(row[1].rstrip("%")) for row in printed(capsys)}
+    assert dead["1/d_k"] == 0 < dead["1/√d_k"] < 12 < 18 < dead["none"] < 30
+
+
+def test_a_softmax_that_is_still_the_stub_gets_an_invitation(capsys: pytest.CaptureFixture):
+    scaling.in_the_model(weights=stub)
+    assert capsys.readouterr().out.startswith("weights is still the stub.")
+    scaling.reaction(weights=softmax, jacobian_norm=unwritten)
+    assert capsys.readouterr().out.startswith("jacobian_norm is still the stub.")
 
 
 def test_a_switch_opens_its_place():
@@ -165,6 +206,10 @@ def test_several_changes_are_drawn_once():
 
 
 def stub(scores, may):
+    raise NotImplementedError
+
+
+def unwritten(p):
     raise NotImplementedError
 
 

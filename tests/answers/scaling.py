@@ -70,19 +70,23 @@ def seeded(d_k, keys, draws):
 
 
 draw.reject(
-    "uniform entries", "mean", lambda d, k, b: product(torch.rand(b, d), torch.rand(b, k, d))
+    "uniform entries",
+    "mean.*evenly between",
+    lambda d, k, b: product(torch.rand(b, d), torch.rand(b, k, d)),
 )
 draw.reject(
     "scaled already",
-    "variance .*d_k",
+    "variance .*divided by √d_k already",
     lambda d, k, b: drawn(d, k, b) / d**0.5,
 )
 draw.reject(
     "mean of the products instead of the sum",
-    "variance .*d_k",
+    "variance .*averaged",
     lambda d, k, b: (torch.randn(b, 1, d) * torch.randn(b, k, d)).mean(dim=-1),
 )
-draw.reject("normal numbers without vectors", "variance .*d_k", lambda d, k, b: torch.randn(b, k))
+draw.reject(
+    "normal numbers without vectors", "without a dot product", lambda d, k, b: torch.randn(b, k)
+)
 draw.reject(
     "one query for all draws",
     "query of its own|one query",
@@ -192,6 +196,9 @@ weights.reject(
     "large scores cut off",
     "the softmax of each row",
     lambda s, c: F.softmax((s * c).clamp(max=80), 1),
+)
+weights.reject(
+    "axes of length 1 squeezed away", r"shape \(1, 3\)", lambda s, c: F.softmax(s * c, 1).squeeze()
 )
 weights.reject(
     "input scaled in place", "left as they were", lambda s, c: F.softmax(s.mul_(c), dim=1)
@@ -308,23 +315,39 @@ norm.accept("entry by entry", by_entries)
 norm.accept("autograd", by_autograd)
 norm.accept("closed form in float32, kept from below 0", closed_form_in_float32)
 
-norm.reject("the square", "its square", lambda p: by_matrix(p) ** 2)
+
+def diagonal(p):
+    return p * (1 - p)
+
+
+def outer(p):
+    return p[:, :, None] * p[:, None, :]
+
+
+norm.reject("the square", "norm's square", lambda p: by_matrix(p) ** 2)
 norm.reject("diagonal without the product", "pull on each other", lambda p: p.norm(dim=1))
-norm.reject("diagonal only", "diagonal alone", lambda p: (p * (1 - p)).norm(dim=1))
+norm.reject("diagonal only", "diagonal alone", lambda p: diagonal(p).norm(dim=1))
+norm.reject("the sum of p (1 - p)", "diagonal added up", lambda p: diagonal(p).sum(dim=1))
+norm.reject("the product without the diagonal", "a part of it", lambda p: outer(p).norm(dim=(1, 2)))
 norm.reject(
     "plus instead of minus",
-    "1/2",
-    lambda p: (torch.diag_embed(p) + p[:, :, None] * p[:, None, :]).norm(dim=(1, 2)),
+    "a sign is wrong",
+    lambda p: (torch.diag_embed(p) + outer(p)).norm(dim=(1, 2)),
+)
+norm.reject(
+    "sizes added up",
+    "sizes, not squares",
+    lambda p: (torch.diag_embed(p) - outer(p)).abs().sum(dim=(1, 2)),
 )
 norm.reject(
     "spectral norm",
     "largest singular value",
-    lambda p: torch.linalg.matrix_norm(torch.diag_embed(p) - p[:, :, None] * p[:, None, :], ord=2),
+    lambda p: torch.linalg.matrix_norm(torch.diag_embed(p) - outer(p), ord=2),
 )
 norm.reject("one norm for all rows", "shape", lambda p: (torch.diag_embed(p) - p.T @ p).norm())
 norm.reject(
     "rows mixed",
-    "0.471|whatever",
+    "the norms are",
     lambda p: (torch.diag_embed(p) - p.mT @ p / len(p)).norm(dim=(1, 2)),
 )
 norm.reject(
@@ -337,11 +360,15 @@ norm.reject(
     "NaN",
     lambda p: (p.square().sum(1) - 2 * p.pow(3).sum(1) + p.square().sum(1) ** 2).sqrt(),
 )
-norm.reject(
-    "weights taken for scores", "0.471|whatever|nothing on", lambda p: by_matrix(p.softmax(dim=1))
-)
+norm.reject("weights taken for scores", "weights already", lambda p: by_matrix(p.softmax(dim=1)))
 norm.reject("one row squeezed", r"shape \(1,\)", lambda p: by_matrix(p).squeeze())
-norm.reject("rounded", "whatever", lambda p: by_matrix(p).mul(100).round() / 100)
+norm.reject("weights kept off 0", "nothing on", lambda p: by_matrix(p.clamp(min=0.01)))
+norm.reject(
+    "nearly saturated taken for saturated",
+    "whatever",
+    lambda p: by_matrix(p) * (p.amax(dim=1) < 0.8),
+)
+norm.reject("rounded", "the norms are", lambda p: by_matrix(p).mul(100).round() / 100)
 
 
 # How often a bound holds

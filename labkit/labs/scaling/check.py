@@ -54,13 +54,24 @@ def expect_moments(outcome: Outcome, times: float) -> None:
     outcome.demand(
         abs(mean) < 0.1 * times * d_k**0.5,
         "the mean of the scores is near 0, because the entries have mean 0",
-        f"it is {mean:.2f}",
+        f"it is {mean:.2f}"
+        + (", as if the entries lay evenly between 0 and 1" if near_by(mean, d_k / 4) else ""),
     )
+    told = {
+        1.0: ", as if they were divided by √d_k already, or drawn without a dot product",
+        1 / d_k: ", as if the products were averaged, not added",
+    }
+    cause = next((words for value, words in told.items() if near_by(variance, value)), "")
     outcome.demand(
         d_k / times < variance < d_k * times,
         "the variance of the scores is near d_k, because d_k products of variance 1 are added",
-        f"it is {variance:.2f}",
+        f"it is {show(variance)}{cause}",
     )
+
+
+def near_by(drawn: float, expected: float) -> bool:
+    """Say whether a number that depends on chance comes close to another."""
+    return abs(drawn - expected) < 0.1 * expected
 
 
 def leaves_the_seed(function: Callable[[int, int, int], Tensor]) -> None:
@@ -157,7 +168,8 @@ def weights(function: Callable[[Tensor, float], Tensor]) -> None:
         "large scores give 1/2, 1/2, 0 as well",
         f"came {show(p)}",
     )
-    for scores, scale in scores_of_all_kinds():
+    of_one_key = torch.tensor([[0.4], [-3.0], [700.0], [5.0]])
+    for scores, scale in ((of_one_key, 0.7), *scores_of_all_kinds()):
         outcome = answer(scores=scores, scale=scale)
         p, expected = outcome.tensor(*scores.shape), (scores.double() * scale).softmax(dim=1)
         wrong = ~torch.isclose(p, expected, rtol=THOUSANDTH, atol=1e-30)
@@ -264,27 +276,13 @@ def digits(x: Tensor) -> str:
 def jacobian_norm(function: Callable[[Tensor], Tensor]) -> None:
     """Check the Frobenius norm of the softmax's Jacobian: (draws, keys) to (draws,)."""
     answer = Answer("jacobian_norm", function)
-    halves = answer(p=torch.tensor([[0.5, 0.5]]))
-    norm = halves.tensor(1)
-    hint = {
-        0.25: ", its square",
-        0.7071: ", as if the weights did not pull on each other",
-        0.3536: ", which is the diagonal alone",
-    }
-    told = next((words for value, words in hint.items() if near(norm, value)), "")
-    halves.demand(
-        near(norm, 0.5, THOUSANDTH),
-        "for two weights of 1/2 the Jacobian's entries are 1/4, −1/4, −1/4, 1/4, and its norm is "
-        "1/2",
-        f"came {show(norm)}{told}",
-    )
-    outcome = answer(p=torch.tensor([[0.2, 0.3, 0.5], [1 / 3, 1 / 3, 1 / 3]]))
+    p = torch.tensor([[0.1, 0.3, 0.6], [0.2, 0.35, 0.45]])
+    outcome, expected = answer(p=p), softmax_jacobian(p.double()).norm(dim=(1, 2))
     norm = outcome.tensor(2)
-    told = ", which is its largest singular value" if near(norm[1], 1 / 3) else ""
     outcome.demand(
-        near(norm[1], math.sqrt(2) / 3, THOUSANDTH),
-        "three equal weights give √2 / 3 = 0.471",
-        f"came {show(norm[1])}{told}",
+        near(norm, expected, THOUSANDTH),
+        f"the norms are {digits(expected)}",
+        f"came {digits(norm)}{recognise(norm, norms_by_mistake(p.double()))}",
     )
     saturated = answer(p=torch.tensor([[1.0, 0.0, 0.0], [0.999999, 1e-6, 0.0]]))
     norm = saturated.tensor(2)
@@ -304,6 +302,23 @@ def jacobian_norm(function: Callable[[Tensor], Tensor]) -> None:
             f"came {show(norm[off])}",
         )
     right("jacobian_norm", "A half-and-half row passes on most, a saturated one nothing.")
+
+
+def norms_by_mistake(p: Tensor) -> dict[str, Tensor]:
+    """Compute what known mistakes give."""
+    alone, product, slope = p.diag_embed(), p[:, :, None] * p[:, None, :], p * (1 - p)
+    jacobian, again = alone - product, softmax_jacobian(p.softmax(dim=1))
+    return {
+        "that is the norm's square": jacobian.square().sum(dim=(1, 2)),
+        "that is the norm of p, as if the weights did not pull on each other": p.norm(dim=1),
+        "that is the diagonal alone": slope.norm(dim=1),
+        "that is the diagonal added up": slope.sum(dim=1),
+        "that is the norm of p pᵀ, which is a part of it": product.norm(dim=(1, 2)),
+        "a sign is wrong": (alone + product).norm(dim=(1, 2)),
+        "that adds up sizes, not squares": jacobian.abs().sum(dim=(1, 2)),
+        "that is the largest singular value": torch.linalg.matrix_norm(jacobian, 2),
+        "that is of the softmax of p, and p holds weights already": again.norm(dim=(1, 2)),
+    }
 
 
 def weights_of_all_kinds() -> Iterator[Tensor]:

@@ -1,17 +1,22 @@
-"""Lab 1's laboratory: what width, number of keys and scale do to a softmax."""
+"""Lab 1's laboratory: what width, number of keys and scale do to a softmax, and to a model."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from labkit.figures import plots as figures
+from labkit.labs.guard import Answer
 from labkit.labs.laboratory import Laboratory
+from labkit.labs.story_model import Attend, finale, standing, stories, with_heads
 from labkit.softmax import softmax_jacobian
 
 DRAWS, BOUND, BINS = 2_000, 0.30, 20
+BEGINNINGS, BEGINNING = 40, 24  # stories, and how many words of each the model reads
+HARDLY = 0.01  # a norm of the Jacobian under which a softmax hardly reacts
 SCALES = {
     "1/√d_k": lambda d_k: d_k**-0.5,
     "none": lambda d_k: 1.0,
@@ -73,3 +78,54 @@ def draw_scores(d_k: int, keys: int, seed: int) -> Tensor:
     # Given its query, a score is normal, with the query's length as its deviation.
     normal = torch.randn(DRAWS, keys, generator=generator, dtype=torch.float64)
     return queries.norm(dim=1, keepdim=True) * normal
+
+
+def heads(weights: Answer, scale: str, told: Callable[[Tensor], None] | None = None) -> Attend:
+    """Make heads that weigh the words up to each one by a learner's softmax.
+
+    told : is handed the weights of the last word, (B h, n)
+    """
+
+    def attend(q: Tensor, k: Tensor, v: Tensor, may: Tensor) -> Tensor:
+        scores, (n, d_k), written = q @ k.mT, q.shape[-2:], []
+        for seen in range(1, n + 1):
+            of_word = scores[..., seen - 1, :seen].flatten(0, 1)
+            outcome = weights(scores=of_word, scale=SCALES[scale](d_k))
+            p = outcome.tensor(*of_word.shape).to(v)
+            written.append(
+                torch.einsum("bhk,bhkv->bhv", p.view(*q.shape[:2], seen), v[..., :seen, :])
+            )
+        if told:
+            told(p)
+        return torch.stack(written, dim=2)
+
+    return attend
+
+
+@finale
+def in_the_model(weights: Answer) -> None:
+    """Print how the small GPT does with a learner's softmax at each scale."""
+    for scale in SCALES:
+        measured = standing(with_heads(heads(weights, scale)))
+        loss, entropy, _, *right = measured.values()
+        if scale == next(iter(SCALES)):
+            print(f"The entropy of the stories is {entropy:.3f} nats a word.\n")
+            print("scale    loss  above it ", *(f"{name:>8}" for name in list(measured)[3:]))
+        print(f"{scale:7} {loss:5.3f} {loss - entropy:9.3f} ", *(f"{p:8.2f}" for p in right))
+
+
+@finale
+def reaction(weights: Answer, jacobian_norm: Answer) -> None:
+    """Print in which share of the small GPT's rows the softmax hardly reacts, at each scale."""
+    beginnings = stories().ids[:BEGINNINGS, :BEGINNING]
+    for scale in SCALES:
+        norms: list[Tensor] = []
+
+        def measure(p: Tensor, norms: list[Tensor] = norms) -> None:
+            norms.append(jacobian_norm(p=p).tensor(len(p)))
+
+        with torch.no_grad():
+            with_heads(heads(weights, scale, measure))(beginnings)
+        of_all = torch.cat(norms)
+        share = (of_all < HARDLY).double().mean()
+        print(f"{scale:7} {share:4.0%} of {len(of_all)} rows have a norm under {HARDLY}")

@@ -213,6 +213,19 @@ def unwritten(p):
     raise NotImplementedError
 
 
+def mask(n):
+    return torch.ones(n, n, dtype=torch.bool).tril()
+
+
+def leaks_by_cuts(network, x):
+    before = network(x)
+    for cut in range(1, x.shape[1]):
+        other = torch.cat([x[:, :cut], torch.randn_like(x[:, cut:])], dim=1)
+        if not (network(other) - before)[:, :cut].abs().max() <= 1e-5:
+            return True
+    return False
+
+
 UNFIT = {
     "raises": stub,
     "returns nothing": lambda scores, may: None,
@@ -237,6 +250,57 @@ def test_an_answer_that_fails_in_some_rows_draws_no_number(mistake: str):
     assert painter.controls["way"].value == causal_mask.YOURS
     painter.controls["q1k1"].value = False
     assert "sum to one: 1, 2, 3, 4, 5, 6. Rows with no key left: 1" in painter.alt
+
+
+def test_a_mask_brings_the_loss_back_above_the_entropy_and_no_skill(capsys: pytest.CaptureFixture):
+    causal_mask.in_the_model(
+        causal_mask=mask, masked_weights=causal_mask.WAYS["fill scores with −∞"]
+    )
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()[3:]]
+    told = [list(map(float, row[-8:])) for row in rows]
+    cheats, masked, opened, sound = (
+        dict(zip(("loss", "above", "KL", *RELATIONS[1:]), row, strict=True)) for row in told
+    )
+    assert cheats["loss"] == 0
+    assert cheats["KL"] > 3
+    assert cheats["owner"] == 1
+    assert masked["above"] > 0.5
+    assert masked["owner"] < 0.1 < masked["surname"] < 0.4 < masked["gender"] < 0.7
+    assert opened["loss"] > 2 * sound["loss"]
+    assert 0 < sound["above"] < 0.02
+    assert min(list(sound.values())[3:]) > 0.99
+
+
+def test_a_leak_test_finds_what_the_loss_hides(capsys: pytest.CaptureFixture):
+    causal_mask.search(leaks=leaks_by_cuts)
+    rows = printed(capsys)[1:]
+    assert [row[-1] for row in rows] == ["False", *["True"] * 8]
+    sound, *leaking = (float(row[-2]) for row in rows)
+    assert sum(abs(loss - sound) < 0.006 for loss in leaking) == 6
+    assert sum(loss > sound + 0.02 for loss in leaking) == 2
+
+
+def test_a_map_shows_the_place_of_a_leak(capsys: pytest.CaptureFixture):
+    def dependence(network, x):
+        jacobian = torch.autograd.functional.jacobian(network, x)
+        return jacobian.abs().amax((1, 3)) > 1e-5
+
+    causal_mask.map_of(dependence=dependence)
+    rows = [row[1:] for row in printed(capsys)[1:]]
+    crosses = torch.tensor([[place == "x" for place in row] for row in rows]).view(8, 3, 8)
+    for shown, diagonal in zip(crosses.unbind(1), (0, 1, 8), strict=True):
+        assert torch.equal(shown, torch.ones(8, 8, dtype=torch.bool).tril(diagonal))
+
+
+def test_answers_that_are_stubs_get_an_invitation_and_no_table(capsys: pytest.CaptureFixture):
+    causal_mask.in_the_model(
+        causal_mask=unwritten, masked_weights=causal_mask.WAYS["fill scores with −∞"]
+    )
+    assert capsys.readouterr().out.startswith("causal_mask is still the stub.")
+    causal_mask.search(leaks=stub)
+    assert capsys.readouterr().out.startswith("leaks is still the stub.")
+    causal_mask.map_of(dependence=stub)
+    assert capsys.readouterr().out.startswith("dependence is still the stub.")
 
 
 @pytest.mark.parametrize("topic", TOPICS)

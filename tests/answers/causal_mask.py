@@ -127,6 +127,12 @@ weights.reject("polarity", "here it hides", lambda s, m: filled(s, ~m).nan_to_nu
 weights.reject("NaN in the empty row", "no key left", filled)
 weights.reject("uniform in the empty row", "no key left", lambda s, m: filled(s, m, -3.4e38))
 weights.reject("-1e9", "very low scores", lambda s, m: filled(s, m, -1e9).masked_fill(~m, 0.0))
+weights.reject(
+    "-1e30", "only key left gets all", lambda s, m: filled(s, m, -1e30).masked_fill(~m, 0.0)
+)
+weights.reject(
+    "-3e38", "only key left gets all", lambda s, m: filled(s, m, -3e38).masked_fill(~m, 0.0)
+)
 weights.reject("zeros after the softmax", "left sums to 1.*hidden after the softmax", after)
 weights.reject("zeros, then division", "hidden score has no say", after_with_division)
 weights.reject("scores set to 0", "a score of 0 is a score", lambda s, m: (s * m).softmax(dim=-1))
@@ -266,6 +272,14 @@ leaks.reject("its argument changed", "in place", spoils_its_argument)
 leaks.reject("the cut in the middle only", UNNOTICED, cut_by_cut(cuts=lambda n: [n // 2]))
 leaks.reject("the last cut only", UNNOTICED, cut_by_cut(cuts=lambda n: [n - 1]))
 leaks.reject("one is added to all features", UNNOTICED, cut_by_cut(change=lambda part: part + 1))
+leaks.reject(
+    "the mean of how far features move",
+    "five of many features",
+    cut_by_cut(seen=lambda moved, cut: moved[:, :cut].abs().mean(dim=(0, 2))),
+)
+leaks.reject(
+    "any derivative that is not 0", ALARM, by_jacobian(fold=lambda j: 9 * j.ne(0).sum((0, 2, 3, 5)))
+)
 leaks.reject("the first sequence only", UNNOTICED, one_by_one(seen=lambda moved, j: moved[0, :j]))
 leaks.reject(
     "NaN taken for 0", UNNOTICED, one_by_one(seen=lambda moved, j: moved[:, :j].nan_to_num())
@@ -353,4 +367,13 @@ depends.reject("derivatives added", PAIRS, map_by_jacobian(lambda j: j.sum((1, 3
 depends.reject("positive derivatives only", PAIRS, map_by_jacobian(lambda j: j.amax((1, 3))))
 depends.reject("one is added to all features", PAIRS, map_by_change(change=lambda part: part + 1))
 depends.reject("any number that is not the same", "too many", map_by_change(bar=0))
+depends.reject("any derivative that is not 0", "too many", map_by_jacobian(bar=0))
+depends.reject(
+    "the mean of how far features move",
+    PAIRS,
+    map_by_change(move=lambda difference: difference.abs().mean(dim=1)),
+)
+depends.reject(
+    "the mean of the derivatives", PAIRS, map_by_jacobian(lambda j: j.abs().mean((1, 3)))
+)
 depends.reject("backward from a sum of features", PAIRS, map_by_backward(torch.ones))

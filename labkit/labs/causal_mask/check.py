@@ -100,16 +100,18 @@ def masked_weights(function: Callable[[Tensor, Tensor], Tensor]) -> None:
         "the mask that is handed over decides, causal or not",
         f"came {show(p)}{recognise(p, mistakes(scores, may))}",
     )
-    for row, shares, because in (
-        ([200, 201, 5], [0.2689, 0.7311], "scores may be large, and no number overflows"),
-        ([0, 0, 1e6], [0.5, 0.5], "a hidden score has no say, however large it is"),
-        ([-2e9, -3e9, 0], [1, 0], "a hidden key weighs 0 even beside very low scores"),
+    for row, open_keys, shares, because in (
+        ([200, 201, 5], 2, [0.2689, 0.7311, 0], "scores may be large, and no number overflows"),
+        ([0, 0, 1e6], 2, [0.5, 0.5, 0], "a hidden score has no say, however large it is"),
+        ([-2e9, -3e9, 0], 2, [1, 0, 0], "a hidden key weighs 0 even beside very low scores"),
+        ([-3e38, 7, -4], 1, [1, 0, 0], "the only key left gets all, however low its score"),
     ):
-        extreme = answer(scores=torch.tensor([row]).float(), may=may[:1])
+        scores_of_row, may_of_row = torch.tensor([row]).float(), torch.arange(3)[None] < open_keys
+        extreme = answer(scores=scores_of_row, may=may_of_row)
         p = extreme.value
         if isinstance(p, Tensor) and p.shape == (1, 3):
-            told = f"{because}: the weights are {show([*shares, 0])}"
-            extreme.demand(near(p.detach().double(), [[*shares, 0]]), told, f"came {show(p)}")
+            told = f"{because}: the weights are {show(shares)}"
+            extreme.demand(near(p.detach().double(), [shares]), told, f"came {show(p)}")
         extreme.tensor(1, 3)
     blind = answer(scores=scores, may=may & torch.tensor([[True], [False], [True]]))
     expected = "a row with no key left gets zero weights, on purpose"
@@ -180,6 +182,7 @@ def leaks(function: Callable[[Function, Tensor], bool]) -> None:
     answer = Answer("leaks", function)
     inputs = [some_inputs(*size) for size in ((2, 4, 6), (3, 5, 4), (1, 7, 5))]
     cases = [(network, x) for network in (*NETWORKS, *BATCHED) for x in inputs]
+    cases += [(WIDE, some_inputs(2, 3, 600))]
     caught = 0
     for network, x in cases:
         outcome = answer(network=network, x=x)
@@ -210,6 +213,7 @@ def dependence(function: Callable[[Function, Tensor], Tensor]) -> None:
     """Check a map of which output depends on which input: x (n, d) to boolean (n, n)."""
     answer = Answer("dependence", function)
     cases = [(network, some_inputs(*size)) for size in ((5, 6), (7, 4)) for network in NETWORKS]
+    cases += [(WIDE, some_inputs(3, 600))]
     for network, x in cases:
         n = len(x)
         depends = network.reach(n)
@@ -358,9 +362,27 @@ def normed(words: str, reach: Reach) -> Network:
 
 
 def forth_and_back(x: Tensor) -> Tensor:
-    """Add a number that depends on all inputs, and take it off again: rounding is left."""
-    number = 8 + x.mean(dim=(-2, -1), keepdim=True).tanh()
-    return (mix(reference_mask(x.shape[-2]), x) + number) - number
+    """Add what depends on all inputs, and take it off as another formula gives it.
+
+    Rounding is left, of the output and of its derivative.
+    """
+    mean = x.mean(dim=-2, keepdim=True)
+    tanh_by_hand = 1 - 2 / (1 + (2 * mean).exp())
+    return (mix(reference_mask(x.shape[-2]), x) + (8 + mean.tanh())) - (8 + tanh_by_hand)
+
+
+def whisper(x: Tensor) -> Tensor:
+    """Mix causally, and let the first output hear the last input a little, in five features."""
+    heard = torch.zeros(x.shape[-2:]).to(x)
+    heard[0, :5] = 5e-4
+    return mix(reference_mask(x.shape[-2]), x) + heard * x[..., -1:, :]
+
+
+WIDE = Network(
+    "a causal mixture, but five of many features of output 0 also see the last input a little",
+    look(0, -1),
+    whisper,
+)
 
 
 NETWORKS = (

@@ -1,4 +1,4 @@
-"""Lab 2's laboratory: paint a mask, and see what it leaves of the weights."""
+"""Lab 2's laboratory: paint a mask, see what it leaves of the weights, and put it into a model."""
 
 from __future__ import annotations
 
@@ -10,7 +10,12 @@ import torch
 from torch import Tensor
 
 from labkit.figures import plots as figures
+from labkit.labs.guard import Answer
 from labkit.labs.laboratory import Laboratory
+from labkit.labs.story_model import finale, standing, with_heads
+from labkit.models.gpt import GPT, load_gpt
+from labkit.models.stories import encode
+from labkit.models.training import HEADS, load_unmasked
 from labkit.softmax import WAYS_TO_MASK
 
 N = 6
@@ -29,6 +34,7 @@ def weights_left(way: str, scores: Tensor, may: Tensor) -> Tensor:
 WAYS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     name: partial(weights_left, way) for name, way in NAMES.items()
 }
+TEXTS = ("the box suits mia hill . mia hill", "the hat suits tom ford . tom ford")
 YOURS = "your masked_weights"
 NOTHING = torch.full((N, N), torch.nan)
 PATTERNS = {
@@ -130,3 +136,89 @@ def draw(ways: dict[str, Callable[[Tensor, Tensor], Tensor]], way: str, **switch
         f"one: {rows}. Rows with no key left: {int((~may.any(dim=-1)).sum())}.",
         height=420,
     )
+
+
+@finale
+def in_the_model(causal_mask: Answer, masked_weights: Answer) -> None:
+    """Print how two models do with an open future and with a learner's mask."""
+
+    def attend(hides: bool, q: Tensor, k: Tensor, v: Tensor, may: Tensor) -> Tensor:
+        n, d_k = q.shape[-2:]
+        causal = causal_mask(n=n).tensor(n, n, boolean=True)
+        mask = causal if hides else torch.ones_like(may)
+        scores = (q @ k.mT / d_k**0.5).detach()
+        return masked_weights(scores=scores, may=mask).tensor(*scores.shape).to(v) @ v
+
+    for load, trained in ((load_unmasked, "without a mask"), (load_gpt, "with a mask")):
+        for hides, now in ((False, "open"), (True, "your mask")):
+            measured = standing(with_heads(partial(attend, hides), load()))
+            loss, entropy, kl, *right = measured.values()
+            if trained == "without a mask" and not hides:
+                print(f"The entropy of the stories is {entropy:.3f} nats a word.\n")
+                names = "".join(f"{name:>9}" for name in list(measured)[3:])
+                print(f"trained         the future   loss  above it     KL{names}")
+            told = "".join(f"{p:9.2f}" for p in right)
+            print(f"{trained:15} {now:10} {loss:6.3f} {loss - entropy:9.3f} {kl:6.3f}{told}")
+
+
+@finale
+def search(leaks: Answer) -> None:
+    """Let one head after the other see one word too far, and print the loss and the verdict."""
+    x = load_gpt().words(torch.stack([encode(text) for text in TEXTS])).detach()
+    for layer, head in (None, None), *((i, j) for i in range(2) for j in range(HEADS)):
+        model = peeking(layer, head)
+        verdict = leaks(network=stream(model), x=x).truth()
+        if layer is None:
+            print("sees one word too far    loss  leaks says")
+        told = "no head" if layer is None else f"head {head} of layer {layer}"
+        print(f"{told:22} {standing(model)['loss']:6.3f}  {verdict}")
+
+
+@finale
+def map_of(dependence: Answer) -> None:
+    """Print which word's output depends on which word, in a sound model and two that leak."""
+    words = encode(TEXTS[0])
+    maps = {}
+    for told, model in {
+        "a sound mask": peeking(),
+        "head 0 of layer 1": peeking(1, 0),
+        "no mask": with_heads(weigh, load_unmasked()),
+    }.items():
+        x = model.words(words).detach()
+        found = dependence(network=stream(model), x=x).tensor(len(x), len(x), boolean=True)
+        maps[told] = [" ".join("x" if depends else "." for depends in row) for row in found]
+    print("       " + "".join(f"{told:20}" for told in maps).rstrip())
+    for word, *rows in zip(TEXTS[0].split(), *maps.values(), strict=True):
+        print(f"{word:7}" + "".join(f"{row:20}" for row in rows).rstrip())
+
+
+def weigh(q: Tensor, k: Tensor, v: Tensor, may: Tensor) -> Tensor:
+    """Attend by the formula, which has every kind of derivative."""
+    scores = q @ k.mT / q.shape[-1] ** 0.5
+    return scores.masked_fill(~may, -torch.inf).softmax(dim=-1) @ v
+
+
+def peeking(layer: int | None = None, head: int | None = None) -> GPT:
+    """Load the small GPT, and let one head see one word too far."""
+    model = with_heads(weigh)
+
+    def attend(q: Tensor, k: Tensor, v: Tensor, may: Tensor) -> Tensor:
+        too_far = torch.ones_like(may).tril(1)
+        return weigh(q, k, v, torch.stack([too_far if i == head else may for i in range(HEADS)]))
+
+    if layer is not None:
+        model.stack()[layer].attention.attend = attend  # type: ignore[assignment]
+    return model
+
+
+def stream(model: GPT) -> Callable[[Tensor], Tensor]:
+    """Give the network between a model's word vectors and its logits: (..., n, d) to the same."""
+
+    def network(x: Tensor) -> Tensor:
+        whole = x.to(model.words.weight)
+        whole = whole if x.ndim == 3 else whole[None]
+        for block in model.stack():
+            whole, _ = block(whole)
+        return model.norm(whole).view_as(x).to(x)
+
+    return network

@@ -280,6 +280,8 @@ leaks.reject(
 leaks.reject(
     "any derivative that is not 0", ALARM, by_jacobian(fold=lambda j: 9 * j.ne(0).sum((0, 2, 3, 5)))
 )
+leaks.reject("set to zero", "five of many features", cut_by_cut(change=torch.zeros_like))
+leaks.reject("the sign turned", "five of many features", cut_by_cut(change=torch.neg))
 leaks.reject("the first sequence only", UNNOTICED, one_by_one(seen=lambda moved, j: moved[0, :j]))
 leaks.reject(
     "NaN taken for 0", UNNOTICED, one_by_one(seen=lambda moved, j: moved[:, :j].nan_to_num())
@@ -367,6 +369,13 @@ depends.reject("derivatives added", PAIRS, map_by_jacobian(lambda j: j.sum((1, 3
 depends.reject("positive derivatives only", PAIRS, map_by_jacobian(lambda j: j.amax((1, 3))))
 depends.reject("one is added to all features", PAIRS, map_by_change(change=lambda part: part + 1))
 depends.reject("any number that is not the same", "too many", map_by_change(bar=0))
+depends.reject("set to zero", PAIRS, map_by_change(change=torch.zeros_like))
+depends.reject("the first feature only", PAIRS, map_by_change(move=lambda moved: moved[:, 0].abs()))
+depends.reject(
+    "only the first feature changed",
+    PAIRS,
+    map_by_change(change=lambda part: torch.cat([part[:1] + 1, part[1:]])),
+)
 depends.reject("any derivative that is not 0", "too many", map_by_jacobian(bar=0))
 depends.reject(
     "the mean of how far features move",

@@ -59,7 +59,7 @@ def expect_moments(outcome: Outcome, times: float) -> None:
     )
     told = {
         1.0: ", as if they were divided by √d_k already, or drawn without a dot product",
-        1 / d_k: ", as if the products were averaged, not added",
+        1 / d_k: ", as if the products were averaged, or the vectors had length 1",
     }
     cause = next((words for value, words in told.items() if near_by(variance, value)), "")
     outcome.demand(

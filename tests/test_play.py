@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import sys
+from collections.abc import Callable
 from importlib import import_module
 from itertools import product
 
@@ -12,6 +13,7 @@ import torch
 
 from labkit import counting as reference
 from labkit import tiles
+from labkit.labs import Wrong
 from labkit.labs.bug_zoo import play as bug_zoo
 from labkit.labs.causal_mask import play as causal_mask
 from labkit.labs.counting import play as counting
@@ -24,6 +26,8 @@ from labkit.labs.scaling import play as scaling
 from labkit.labs.tiles_and_ranks import play as tiles_and_ranks
 from labkit.models.encoder import load_encoder
 from press.labs import TOPICS
+from tests.answers import Exercise
+from tests.answers import counting as counting_answers
 
 pytestmark = pytest.mark.slow
 
@@ -228,6 +232,48 @@ def test_the_calculator_adds_up():
     assert memory["keys, values"] == pytest.approx(12 * 2 * 2 * 1024 * 768 * 2 / 1e6, rel=1e-3)
     weights = reference.weight_bytes(12, 1024, B=2, dtype=torch.bfloat16)
     assert memory["weights"] == pytest.approx(12 * weights / 1e6, rel=1e-3)
+
+
+def own(**answers: Exercise) -> dict[str, Callable]:
+    """Give a right answer to each of some exercises, as a learner hands them over."""
+    return {name: next(iter(exercise.right.values())) for name, exercise in answers.items()}
+
+
+COUNTED = {
+    "parameters": counting_answers.parameters,
+    "multiply_adds": counting_answers.operations,
+    "crossover": counting_answers.crossover,
+    "flops": counting_answers.flops,
+}
+
+
+def test_counts_agree_with_the_story_model_and_products_pass_half_at_the_border(
+    capsys: pytest.CaptureFixture,
+):
+    counting.in_the_story_model(**own(**COUNTED))
+    told, _, _, *lines = capsys.readouterr().out.splitlines()
+    assert told.endswith("Parameters predicted 33,280, held 33,280.")
+    rows = [line.split() for line in lines]
+    assert all(predicted == counted for _, predicted, counted, *_ in rows)
+    shares = {int(n): share for n, _, _, share, *_ in rows}
+    assert shares == {48: "27.3%", 127: "49.8%", 128: "50.0%", 256: "66.7%", 1024: "88.9%"}
+
+
+def test_a_wrong_count_is_seen_beside_the_story_models(capsys: pytest.CaptureFixture):
+    answers = own(**COUNTED)
+    right = answers["flops"]
+    counting.in_the_story_model(**answers | {"flops": lambda *sizes: right(*sizes) / 2})
+    assert "2,162,688    4,325,376" in capsys.readouterr().out
+    with pytest.raises(Wrong, match="a length from 2 to 1,024"):
+        counting.in_the_story_model(**answers | {"crossover": lambda d, causal: d / 3})
+
+
+def test_predictions_wait_for_all_answers(capsys: pytest.CaptureFixture):
+    def flops(*sizes):
+        raise NotImplementedError
+
+    counting.in_the_story_model(**own(**COUNTED) | {"flops": flops})
+    assert capsys.readouterr().out.startswith("flops is still the stub.\n")
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import re
 import sys
 from collections.abc import Callable
 from importlib import import_module
@@ -28,6 +29,7 @@ from labkit.models.encoder import load_encoder
 from press.labs import TOPICS
 from tests.answers import Exercise
 from tests.answers import counting as counting_answers
+from tests.answers import head_hunt as head_hunt_answers
 
 pytestmark = pytest.mark.slow
 
@@ -324,6 +326,56 @@ def test_a_sentence_that_cannot_be_shown_is_told(sentence: str, told: str):
     assert told in reader.alt
     reader.controls["sentence"].value = "Rain fell."
     assert reader.alt.startswith("Head (3, 1)")
+
+
+HUNTED = {
+    "weight_on": head_hunt_answers.weight_on,
+    "relations": head_hunt_answers.relations,
+    "held_out": head_hunt_answers.held,
+}
+
+
+def test_a_hunt_in_the_story_model_finds_heads_that_carry_relations(
+    capsys: pytest.CaptureFixture,
+):
+    head_hunt.in_the_story_model(**own(**HUNTED))
+    looks, lost = capsys.readouterr().out.strip().split("\n\n")
+    for line, heads in zip(looks.splitlines()[1:], ("3", "2", "2", "03"), strict=True):
+        assert re.search(rf"\(1, [{heads}]\) +100% +100% ", line)
+    assert re.search(r"surname .*\(1, 2\) 0.98, \(1, 1\) 0.85$", looks, re.MULTILINE)
+    assert re.search(r"owner .*\(1, 3\) 0.98, \(1, 0\) 0.96$", looks, re.MULTILINE)
+    left = {
+        line[:14].strip(): [float(number) for number in re.findall(r"[01]\.\d\d", line)[-4:]]
+        for line in lost.splitlines()[1:]
+    }
+    (nothing, number, gender, surnames, owner, owners, before) = left.values()
+    assert list(left) == [
+        "", "(1, 3)", "(1, 2)", "(1, 2) (1, 1)", "(1, 0)", "(1, 3) (1, 0)", "(0, 2)"
+    ]  # fmt: skip
+    assert min(nothing) > 0.99
+    assert number[0] < 0.5
+    assert min(number[1:]) > 0.95
+    assert 0.9 < gender[1] < 0.95
+    assert gender[2] > 0.9
+    assert surnames[2] < 0.26
+    assert owner[3] > 0.95
+    assert owners[3] < 0.14
+    assert min(before[0], before[1], before[3]) > 0.98
+    assert before[2] < 0.65
+
+
+def test_a_hunt_waits_for_all_answers_and_refuses_what_cannot_be_a_head(
+    capsys: pytest.CaptureFixture,
+):
+    answers = own(**HUNTED)
+
+    def relations(tokens):
+        raise NotImplementedError
+
+    head_hunt.in_the_story_model(**answers | {"relations": relations})
+    assert capsys.readouterr().out.startswith("relations is still the stub.\n")
+    with pytest.raises(Wrong, match="a head from 0 to 7"):
+        head_hunt.in_the_story_model(**answers | {"held_out": lambda correct: (8, 1, 1)})
 
 
 def test_a_terrarium_without_a_bug_shows_the_same_twice():

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import html
+import re
 import sys
+from collections.abc import Callable
 from importlib import import_module
 from itertools import product
 
@@ -12,6 +14,7 @@ import torch
 
 from labkit import counting as reference
 from labkit import tiles
+from labkit.labs import Wrong
 from labkit.labs.bug_zoo import play as bug_zoo
 from labkit.labs.causal_mask import play as causal_mask
 from labkit.labs.counting import play as counting
@@ -26,6 +29,9 @@ from labkit.models.encoder import load_encoder
 from labkit.models.stories import RELATIONS
 from labkit.softmax import softmax_jacobian
 from press.labs import TOPICS
+from tests.answers import Exercise
+from tests.answers import counting as counting_answers
+from tests.answers import head_hunt as head_hunt_answers
 
 pytestmark = pytest.mark.slow
 
@@ -339,6 +345,48 @@ def test_the_calculator_adds_up():
     assert memory["weights"] == pytest.approx(12 * weights / 1e6, rel=1e-3)
 
 
+def own(**answers: Exercise) -> dict[str, Callable]:
+    """Give a right answer to each of some exercises, as a learner hands them over."""
+    return {name: next(iter(exercise.right.values())) for name, exercise in answers.items()}
+
+
+COUNTED = {
+    "parameters": counting_answers.parameters,
+    "multiply_adds": counting_answers.operations,
+    "crossover": counting_answers.crossover,
+    "flops": counting_answers.flops,
+}
+
+
+def test_counts_agree_with_the_story_model_and_products_pass_half_at_the_border(
+    capsys: pytest.CaptureFixture,
+):
+    counting.in_the_story_model(**own(**COUNTED))
+    told, _, _, *lines = capsys.readouterr().out.splitlines()
+    assert told.endswith("Parameters predicted 33,280, held 33,280.")
+    rows = [line.split() for line in lines]
+    assert all(predicted == counted for _, predicted, counted, *_ in rows)
+    shares = {int(n): share for n, _, _, share, *_ in rows}
+    assert shares == {48: "27.3%", 127: "49.8%", 128: "50.0%", 256: "66.7%", 1024: "88.9%"}
+
+
+def test_a_wrong_count_is_seen_beside_the_story_models(capsys: pytest.CaptureFixture):
+    answers = own(**COUNTED)
+    right = answers["flops"]
+    counting.in_the_story_model(**answers | {"flops": lambda *sizes: right(*sizes) / 2})
+    assert "2,162,688    4,325,376" in capsys.readouterr().out
+    with pytest.raises(Wrong, match="a length from 2 to 1,024"):
+        counting.in_the_story_model(**answers | {"crossover": lambda d, causal: d / 3})
+
+
+def test_predictions_wait_for_all_answers(capsys: pytest.CaptureFixture):
+    def flops(*sizes):
+        raise NotImplementedError
+
+    counting.in_the_story_model(**own(**COUNTED) | {"flops": flops})
+    assert capsys.readouterr().out.startswith("flops is still the stub.\n")
+
+
 @pytest.mark.parametrize(
     ("amount", "words"),
     [(999, "999 "), (2_359_296, "2.359 M"), (999_960, "1000 k"), (0, "0 "), (1.3e21, "1.3 Z")],
@@ -387,6 +435,56 @@ def test_a_sentence_that_cannot_be_shown_is_told(sentence: str, told: str):
     assert told in reader.alt
     reader.controls["sentence"].value = "Rain fell."
     assert reader.alt.startswith("Head (3, 1)")
+
+
+HUNTED = {
+    "weight_on": head_hunt_answers.weight_on,
+    "relations": head_hunt_answers.relations,
+    "held_out": head_hunt_answers.held,
+}
+
+
+def test_a_hunt_in_the_story_model_finds_heads_that_carry_relations(
+    capsys: pytest.CaptureFixture,
+):
+    head_hunt.in_the_story_model(**own(**HUNTED))
+    looks, lost = capsys.readouterr().out.strip().split("\n\n")
+    for line, heads in zip(looks.splitlines()[1:], ("3", "2", "2", "03"), strict=True):
+        assert re.search(rf"\(1, [{heads}]\) +100% +100% ", line)
+    assert re.search(r"surname .*\(1, 2\) 0.98, \(1, 1\) 0.85$", looks, re.MULTILINE)
+    assert re.search(r"owner .*\(1, 3\) 0.98, \(1, 0\) 0.96$", looks, re.MULTILINE)
+    left = {
+        line[:14].strip(): [float(number) for number in re.findall(r"[01]\.\d\d", line)[-4:]]
+        for line in lost.splitlines()[1:]
+    }
+    (nothing, number, gender, surnames, owner, owners, before) = left.values()
+    assert list(left) == [
+        "", "(1, 3)", "(1, 2)", "(1, 2) (1, 1)", "(1, 0)", "(1, 3) (1, 0)", "(0, 2)"
+    ]  # fmt: skip
+    assert min(nothing) > 0.99
+    assert number[0] < 0.5
+    assert min(number[1:]) > 0.95
+    assert 0.9 < gender[1] < 0.95
+    assert gender[2] > 0.9
+    assert surnames[2] < 0.26
+    assert owner[3] > 0.95
+    assert owners[3] < 0.14
+    assert min(before[0], before[1], before[3]) > 0.98
+    assert before[2] < 0.65
+
+
+def test_a_hunt_waits_for_all_answers_and_refuses_what_cannot_be_a_head(
+    capsys: pytest.CaptureFixture,
+):
+    answers = own(**HUNTED)
+
+    def relations(tokens):
+        raise NotImplementedError
+
+    head_hunt.in_the_story_model(**answers | {"relations": relations})
+    assert capsys.readouterr().out.startswith("relations is still the stub.\n")
+    with pytest.raises(Wrong, match="a head from 0 to 7"):
+        head_hunt.in_the_story_model(**answers | {"held_out": lambda correct: (8, 1, 1)})
 
 
 def test_a_terrarium_without_a_bug_shows_the_same_twice():

@@ -106,7 +106,7 @@ shapes.reject(
 )
 shapes.reject(
     "divided with a dot",
-    "not every part",
+    r"\[4\.0\] is no whole number",
     shapes_of(lambda q, s, x: ((*q[:3], x[2] / q[1]), s, q, x, x)),
 )
 shapes.reject("four results", "4 of them", shapes_of(lambda q, s, x: (q, s, q, x)))
@@ -256,7 +256,7 @@ audit.reject(
 )
 audit.reject(
     "the row before",
-    "wider heads",
+    "rows before the wider ones",
     lambda rows: (odd_names(rows), [a[0] for a, b in itertools.pairwise(rows) if b[2] > a[2]]),
 )
 audit.reject(
@@ -327,6 +327,8 @@ operations.reject(
     "projections of one head",
     lambda n, d, h: (4 * n * d**2 // h, 2 * n**2 * d),
 )
+operations.reject("no n", "of one token", lambda n, d, h: (4 * d**2, 2 * n**2 * d))
+operations.reject("n for n²", "of one query", lambda n, d, h: (4 * n * d**2, 2 * n * d))
 operations.reject("the sum", "2 results", lambda n, d, h: 4 * n * d**2 + 2 * n**2 * d)
 
 operations.accept(
@@ -365,7 +367,13 @@ crossover.accept("closed form", border_of(lambda d: 2 * d, lambda d: 4 * d - 1))
 crossover.accept("search", border_by_search)
 crossover.accept("bisection", border_by_bisection)
 
-crossover.reject("as the document", "one projection against one product", lambda d, causal: d)
+crossover.reject("as the document", "as much as one projection", lambda d, causal: d)
+crossover.reject("one product", "as much as four projections", lambda d, causal: 4 * d)
+crossover.reject(
+    "no W^O",
+    "as much as three",
+    border_of(lambda d: math.ceil(1.5 * d), lambda d: 3 * d - 1),
+)
 crossover.reject("no mask ever", "without a mask", lambda d, causal: 2 * d)
 crossover.reject("always masked", "with the mask", lambda d, causal: 4 * d - 1)
 crossover.reject(
@@ -373,7 +381,7 @@ crossover.reject(
 )
 crossover.reject("exactly half", "exactly half", border_of(lambda d: 2 * d, lambda d: 4 * d))
 crossover.reject("strictly the past", "i − 1", border_of(lambda d: 2 * d, lambda d: 4 * d + 1))
-crossover.reject("half", "divided", lambda d, causal: d / 2)
+crossover.reject("half", "much less than the projections", lambda d, causal: d / 2)
 crossover.reject("with heads", "it takes d_model, causal", lambda d, h, causal: 2 * d)
 crossover.reject("whether, not where", "is a number", lambda d, causal: True)
 
@@ -413,7 +421,7 @@ memory.reject("n for n²", "as if a matrix had n", memory_of(lambda B, h, n, siz
 memory.reject("one matrix", "one matrix", memory_of(lambda B, h, n, size: 1 / (B * h)))
 memory.reject("one sequence", "one sequence", memory_of(lambda B, h, n, size: 1 / B))
 memory.reject("one head", "one head", memory_of(lambda B, h, n, size: 1 / h))
-memory.reject("always float32", "megabytes came", memory_of(lambda B, h, n, size: 4 / size))
+memory.reject("always float32", "took 4 bytes", memory_of(lambda B, h, n, size: 4 / size))
 memory.reject("matrices of a sequence", "those of one sequence", memory_of(matrices=lambda B, h: h))
 memory.reject("matrices of a head", "those of one head", memory_of(matrices=lambda B, h: B))
 memory.reject("memory only", "2 results", lambda B, h, n, size: B * h * n**2 * size / 1e6)
@@ -484,10 +492,32 @@ flops.reject(
     "as if h·d_k were d_model",
     lambda B, n_q, n_k, d, h, d_k: flops_by_sum(B, n_q, n_k, d, h, d // h),
 )
-flops.reject("no W^O", "expected", flops_of(lambda a, b, p: a / 2 + b + 2 * p))
+flops.reject("no W^O", "leaves out W\\^O", flops_of(lambda a, b, p: a / 2 + b + 2 * p))
+flops.reject(
+    "W^O at the context's positions",
+    "three projections at the context's positions",
+    flops_of(lambda a, b, p: a / 2 + b * 3 / 2 + 2 * p),
+)
+flops.reject(
+    "values of the queries' own",
+    "three projections at the queries' positions",
+    flops_of(lambda a, b, p: a * 3 / 2 + b / 2 + 2 * p),
+)
+flops.reject(
+    "products without h",
+    "products of one head",
+    lambda B, n_q, n_k, d, h, d_k: flops_of(lambda a, b, p: a + b + 2 * p / h)(
+        B, n_q, n_k, d, h, d_k
+    ),
+)
+flops.reject(
+    "products without B",
+    "products of one sequence",
+    lambda B, *sizes: flops_of(lambda a, b, p: a + b + 2 * p / B)(B, *sizes),
+)
 flops.reject(
     "h times the products",
-    "expected",
+    "were h·d_k wide",
     lambda B, n_q, n_k, d, h, d_k: (
         sum(parts(B, n_q, n_k, d, h, d_k)[:2]) + 2 * h * parts(B, n_q, n_k, d, h, d_k)[2]
     ),

@@ -48,7 +48,7 @@ weight_on.reject(
     "not over queries",
     lambda A, r: on_related(A, r).sum(-1) / r.sum(),
 )
-weight_on.reject("over all pairs", "came", lambda A, r: (A * r).mean(dim=(1, 2)))
+weight_on.reject("over all pairs", "over all pairs", lambda A, r: (A * r).mean(dim=(1, 2)))
 weight_on.reject("transposed", "from key to query", lambda A, r: weight_by_loop(A, r.T))
 weight_on.reject(
     "one number for all heads",
@@ -59,8 +59,18 @@ weight_on.reject("a single number", "shape", lambda A, r: weight_by_loop(A, r).m
 weight_on.reject("each query", "shape", on_related)
 weight_on.reject(
     "how often it is the first choice",
-    "came",
+    "how often the largest weight",
     lambda A, r: (A * r).amax(-1).eq(A.amax(-1)).float()[:, r.any(1)].mean(-1),
+)
+weight_on.reject(
+    "largest related weight",
+    "takes the largest weight",
+    lambda A, r: (A * r).amax(-1)[:, r.any(1)].mean(-1),
+)
+weight_on.reject(
+    "average related weight",
+    "over a query's related keys",
+    lambda A, r: (on_related(A, r) / r.sum(1))[:, r.any(1)].mean(-1),
 )
 weight_on.reject(
     "NaN without a related key",
@@ -121,7 +131,7 @@ relations.reject("words", "too many", lambda t: (previous_of(t), ~marks_of(t)))
 relations.reject("earlier ones only", "missing", lambda t: (previous_of(t), marks_of(t).tril()))
 relations.reject("numbers", "boolean", lambda t: (previous_of(t).float(), marks_of(t).float()))
 relations.reject("keys only", "shape", lambda t: (previous_of(t), marks_of(t)[0]))
-relations.reject("exchanged", "expected", lambda t: (marks_of(t), previous_of(t)))
+relations.reject("exchanged", "delimiters come second", lambda t: (marks_of(t), previous_of(t)))
 relations.reject("one relation", "2 results", previous_of)
 relations.reject("as lists", "tensor", lambda t: (previous_of(t).tolist(), marks_of(t).tolist()))
 
@@ -238,23 +248,29 @@ held.reject(
 )
 held.reject(
     "another head's count",
-    "on the second half",
+    "the most that any head has",
     held_changed(lambda head, x, y, a, b, half: (head, x, b.max())),
 )
 held.reject(
     "all rows",
-    "on the second half",
+    "second half.*counts all rows",
     held_changed(lambda head, x, y, a, b, half: (head, x, x + y)),
 )
 held.reject(
     "all rows, not the first half",
-    "counts all rows",
+    "first half.*counts all rows",
     held_changed(lambda head, x, y, a, b, half: (head, x + y, y)),
 )
 held.reject(
-    "the first count twice", "second half", held_changed(lambda head, x, y, *_: (head, x, x))
+    "the first count twice",
+    "second half.*on the other half",
+    held_changed(lambda head, x, y, *_: (head, x, x)),
 )
-held.reject("exchanged", "first half", held_changed(lambda head, x, y, *_: (head, y, x)))
+held.reject(
+    "exchanged",
+    "first half.*on the other half",
+    held_changed(lambda head, x, y, *_: (head, y, x)),
+)
 held.reject("counts only", "3 results", held_changed(lambda head, x, y, *_: (x, y)))
 held.reject(
     "all heads' counts", "is a number", held_changed(lambda head, x, y, a, b, _: (head, a, b))
@@ -359,19 +375,21 @@ silenced.accept("hooks", by_hook)
 
 silenced.reject("not put back", "stayed so", by_slabs(columns, keep=False))
 silenced.reject("a hook left", "hook is still in it", lambda h, s: by_hook(h, s, keep=True))
-silenced.reject("rows of W_O", "expected", by_slabs(rows))
+silenced.reject("rows of W_O", "through columns", by_slabs(rows))
 silenced.reject(
     "all other heads",
     "all others silent",
     lambda h, s: mean_cosine({(x, y) for x in range(6) for y in range(12)} - set(h), s),
 )
-silenced.reject("every twelfth column", "expected", by_slabs(interleaved))
+silenced.reject("every twelfth column", "side by side", by_slabs(interleaved))
 silenced.reject("nothing silenced", "nothing had been silenced", lambda heads, sentences: 1.0)
 silenced.reject("one minus", "one minus", lambda h, s: 1 - mean_cosine(h, s))
 silenced.reject("a sum", "is a sum", lambda h, s: mean_cosine(h, s) * len(s))
 silenced.reject("first head only", "only the first", lambda h, s: mean_cosine(h[:1], s))
 silenced.reject(
-    "head first", "it runs|expected", lambda h, s: mean_cosine([pair[::-1] for pair in h], s)
+    "head first",
+    "layer and head exchanged",
+    lambda h, s: mean_cosine([pair[::-1] for pair in h], s),
 )
 silenced.reject(
     "counted from 1",
@@ -387,6 +405,90 @@ def each_sentence(heads, sentences):
 
 
 silenced.reject("each sentence", "is a number", each_sentence)
+
+silenced.reject(
+    "counted from 1 the other way",
+    "heads after these silent",
+    lambda h, s: mean_cosine([(layer, (head + 1) % 12) for layer, head in h], s),
+)
+silenced.reject(
+    "whole layers",
+    "all heads of these layers",
+    lambda h, s: mean_cosine([(layer, head) for layer, _ in h for head in range(12)], s),
+)
+silenced.reject(
+    "one at a time",
+    "one at a time",
+    lambda h, s: sum(mean_cosine([head], s) for head in h) / len(h),
+)
+silenced.reject("first sentence", "first sentence alone", lambda h, s: mean_cosine(h, s[:1]))
+silenced.reject("last sentence", "last sentence alone", lambda h, s: mean_cosine(h, s[-1:]))
+
+
+def compared(compare):
+    def answer(heads, sentences):
+        before = vectors(sentences)
+        with load_encoder().without(heads):
+            return compare(before, vectors(sentences))
+
+    return answer
+
+
+silenced.reject(
+    "cosine of averages",
+    "cosine of the average vectors",
+    compared(lambda a, b: torch.cosine_similarity(a.mean(0), b.mean(0), dim=0)),
+)
+silenced.reject("all pairs", "every other as well", compared(lambda a, b: (a @ b.T).mean()))
+silenced.reject("mean product", "where a cosine adds", compared(lambda a, b: (a * b).mean()))
+silenced.reject(
+    "distance", "how far the vectors lie apart", compared(lambda a, b: (a - b).norm(dim=1).mean())
+)
+
+
+def by_layer(edit):
+    """Make an answer that changes layers by hand, and puts them back."""
+
+    @torch.no_grad()
+    def answer(heads, sentences):
+        encoder = load_encoder()
+        before, kept = vectors(sentences), deepcopy(encoder.state_dict())
+        for layer, head in heads:
+            edit(encoder.blocks[layer].attention, slice(32 * head, 32 * head + 32))
+        after = vectors(sentences)
+        encoder.load_state_dict(kept)
+        return (before * after).sum(dim=-1).mean()
+
+    return answer
+
+
+def values_but_not_their_bias(attention, slab):
+    attention.w_v.weight[slab] = 0
+
+
+def values(attention, slab):
+    attention.w_v.weight[slab] = 0
+    attention.w_v.bias[slab] = 0
+
+
+def columns_and_bias(attention, slab):
+    attention.w_o.weight[:, slab] = 0
+    attention.w_o.bias.zero_()
+
+
+silenced.accept("values and their bias", by_layer(values))
+silenced.reject("values' matrix", "bias of the values", by_layer(values_but_not_their_bias))
+silenced.reject("the output's bias too", "belongs to no head", by_layer(columns_and_bias))
+
+
+def with_averages(heads, sentences):
+    encoder = load_encoder()
+    encoded = encoder.encode(sentences)
+    with encoder.without(heads, encoder.mean_outputs(encoded)):
+        return (encoded.vectors * vectors(sentences)).sum(dim=-1).mean()
+
+
+silenced.reject("the average in its place", "average in its place", with_averages)
 
 silenced.reject("last head only", "only the last", lambda h, s: mean_cosine(h[-1:], s))
 

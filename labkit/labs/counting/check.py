@@ -99,8 +99,9 @@ def expect_shape(
     happened = f"{part.part} came as {show(part.value)}"
     part.demand(isinstance(came, list), f"{part.part} is a tuple of whole numbers", happened)
     came = [single(size) for size in came]
-    whole = all(isinstance(size, Integral) for size in came)
-    part.demand(whole, expected, f"{happened}, and not every part of it is a whole number, as 3 is")
+    broken = [size for size in came if not isinstance(size, Integral)]
+    happened += f", in which {broken} is no whole number; divide by //" * bool(broken)
+    part.demand(not broken, expected, happened)
     if sorted(came) == sorted(shape):
         happened += "; the sizes are right, their order is not"
     elif len(came) < len(shape):
@@ -219,7 +220,10 @@ def expect_names(part: Outcome, names: list[str], rows: list, expected: str) -> 
     extra = [name for name in came if name not in names]
     happened = [f"missing: {show(missed)}"] * bool(missed)
     happened += [f"too many: {show(extra)}"] * bool(extra)
-    if extra == [rows[0][0]]:
+    before = [row[0] for row, after in pairwise(rows) if after[0] in names]
+    if part.part == "wider" and list(came) == before:
+        happened.append("these are the rows before the wider ones")
+    elif part.part == "wider" and extra == [rows[0][0]]:
         happened.append("the first row has no row before it")
     part.demand(not happened, expected, "; ".join(happened))
     part.demand(len(came) == len(names), f"{expected}, each once", f"came {show(list(came))}")
@@ -229,7 +233,7 @@ def expect_names(part: Outcome, names: list[str], rows: list, expected: str) -> 
 def multiply_adds(function: Callable[[int, int, int], tuple[int, int]]) -> None:
     """Check the multiply-adds of projections and of products: n, d_model and h to two numbers."""
     answer = Answer("multiply_adds", function)
-    for n, d_model, h in ((5, 6, 3), (3, 4, 2), (7, 5, 5), (100, 64, 8), (2048, 4096, 32)):
+    for n, d_model, h in ((5, 21, 7), (13, 33, 3), (7, 5, 5), (100, 64, 8), (2048, 4096, 32)):
         outcome = answer(n=n, d_model=d_model, h=h)
         first, second = results(outcome, "projections", "products")
         projections = counting.projection_macs(n, d_model, h)
@@ -244,6 +248,7 @@ def multiply_adds(function: Callable[[int, int, int], tuple[int, int]]) -> None:
                 "twice as many; a multiply-add counts once here": 2 * projections,
                 "as if each head had projections of the model's width": h * projections,
                 "which is the projections of one head": projections / h,
+                "which is the projections of one token": projections / n,
             },
         )
         expect_number(
@@ -257,6 +262,7 @@ def multiply_adds(function: Callable[[int, int, int], tuple[int, int]]) -> None:
                 "as if each head had the width of the model": h * products,
                 "which is the products of one head": products / h,
                 "which is one product of one head": products / 2 / h,
+                "which is the products of one query": products / n,
             },
         )
     right("multiply_adds", "Four projections, two products, and h has cancelled.")
@@ -266,8 +272,9 @@ def multiply_adds(function: Callable[[int, int, int], tuple[int, int]]) -> None:
 def crossover(function: Callable[[int, bool], int]) -> None:
     """Check from which length on the products cost as much: d_model and causal to n."""
     answer = Answer("crossover", function)
-    for d_model in (8, 1, 3, 64, 4096, 12288):
+    for d_model in (10, 1, 3, 64, 4096, 12288):
         borders = {False: 2 * d_model, True: 4 * d_model - 1}
+        three = {False: math.ceil(1.5 * d_model), True: 3 * d_model - 1}
         for causal, border in borders.items():
             meets = "query i meets i keys" if causal else "every query meets every key"
             confusions = (
@@ -280,6 +287,7 @@ def crossover(function: Callable[[int, bool], int]) -> None:
                 else {
                     "one too many: at the border, equal is enough": border + 1,
                     "the border with the mask": borders[True],
+                    "where one product costs as much as four projections": 4 * d_model,
                 }
             )
             expect_number(
@@ -289,8 +297,9 @@ def crossover(function: Callable[[int, bool], int]) -> None:
                 f"the four projections, where {meets}",
                 {
                     **confusions,
-                    "which weighs one projection against one product": d_model,
-                    "the width divided where it should be multiplied": d_model / 2,
+                    "where one product costs as much as one projection": d_model,
+                    "where the two products cost as much as three projections": three[causal],
+                    "where the products cost much less than the projections": d_model / 2,
                 },
             )
     right("crossover", "The border lies at a multiple of the width, and a mask moves it.")
@@ -301,10 +310,10 @@ def weight_memory(function: Callable[[int, int, int, int], tuple[int, float]]) -
     """Check matrices of weights and their megabytes: B, h, n and bytes_each to two numbers."""
     answer = Answer("weight_memory", function)
     for B, h, n, bytes_each in (
-        (2, 3, 100, 4),
+        (5, 3, 70, 8),
         (32, 8, 128, 4),
         (1, 96, 2048, 2),
-        (5, 1, 10, 8),
+        (5, 1, 11, 8),
         (1, 7, 9, 1),
         (6, 13, 77, 8),
     ):
@@ -325,6 +334,7 @@ def weight_memory(function: Callable[[int, int, int, int], tuple[int, float]]) -
                 "which is in mebibytes, of 2²⁰ bytes": truth * 1e6 / 2**20,
                 "which is in bytes": truth * 1e6,
                 "which counts numbers, not bytes": truth / bytes_each,
+                "as if every number took 4 bytes": truth * 4 / bytes_each,
                 "as if a matrix had n numbers": truth / n,
                 "which is one matrix": truth / (B * h),
                 "which is one sequence": truth / B,
@@ -340,11 +350,12 @@ def flops(function: Callable[[int, int, int, int, int, int], int]) -> None:
     """Check predicted FLOPs of a layer that attends to a context against a counter."""
     answer = Answer("flops", function)
     for B, n_q, n_k, d_model, h, d_k in (
-        (3, 4, 7, 10, 2, 6),
-        (2, 9, 5, 12, 3, 10),
-        (4, 5, 1, 6, 1, 2),
-        (1, 1, 100, 64, 4, 16),
-        (2, 6, 3, 5, 7, 1),
+        (3, 4, 11, 65, 5, 6),
+        (7, 9, 5, 12, 3, 10),
+        (4, 5, 9, 6, 1, 11),
+        (4, 5, 1, 6, 3, 11),
+        (3, 1, 100, 64, 4, 16),
+        (8, 6, 3, 9, 7, 1),
         (1, 2048, 2048, 4096, 32, 128),
     ):
         outcome = answer(B=B, n_q=n_q, n_k=n_k, d_model=d_model, h=h, d_k=d_k)
@@ -352,6 +363,8 @@ def flops(function: Callable[[int, int, int, int, int, int], int]) -> None:
         count = partial(counting.attention_flops, d_model=d_model, h=h, d_k=d_k)
         macs = counting.projection_macs(n_q, d_model, h, n_k=n_k, d_k=d_k)
         projections = counting.FLOPS_PER_MAC * B * macs
+        products = seen - projections
+        per_position = counting.FLOPS_PER_MAC * B * d_model * h * d_k  # of one projection
         expect_number(
             outcome,
             seen,
@@ -359,8 +372,16 @@ def flops(function: Callable[[int, int, int, int, int, int], int]) -> None:
             {
                 "half of it; a multiply-add is two FLOPs": seen / 2,
                 "which leaves out Q Kᵀ and A V": projections,
-                "which leaves out the projections": seen - projections,
-                "which leaves out one of Q Kᵀ and A V": (seen + projections) / 2,
+                "which leaves out the projections": products,
+                "which leaves out one of Q Kᵀ and A V": projections + products / 2,
+                "which leaves out W^O": seen - n_q * per_position,
+                "with three projections at the context's positions, and there are two": seen
+                + (n_k - n_q) * per_position,
+                "with three projections at the queries' positions, and there are two": seen
+                - (n_k - n_q) * per_position,
+                "with the products of one head": projections + products / h,
+                "with the products of one sequence": projections + products / B,
+                "as if a head's products were h·d_k wide": projections + h * products,
                 "as if keys and values had as many positions as queries": B * count(n_q),
                 "as if queries had as many positions as keys": B * count(n_k),
                 "which is one sequence of the batch": seen / B,

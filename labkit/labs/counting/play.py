@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from typing import Any
 
+import torch
+from torch import Tensor
+
 from labkit import counting
+from labkit.attention import MultiHeadAttention, split_heads
 from labkit.figures import plots as figures
+from labkit.figures.tables import Table
+from labkit.labs.guard import Answer
 from labkit.labs.laboratory import Laboratory
+from labkit.labs.story_model import finale
+from labkit.models.gpt import load_gpt
 from labkit.models.published import MODELS
+from labkit.models.stories import Stories
+from labkit.models.training import UNSEEN_SEED, WORDS
 
 ENCODERS = ("base Transformer", "T5-11B")  # of which only that part is counted
 STARTS = {f"{name}, encoder" if name in ENCODERS else name: MODELS[name] for name in MODELS}
 SIZES = ("d_model", "h", "d_k", "layers")
 MOST = (32_768, 1_024, 1_024, 1_000)
 TYPES = {"float32": 4, "bfloat16": 2, "int8": 1}
+LONGEST = 1024  # words that the small GPT reads here in a fraction of a second
+PATIENCE = 0.1  # seconds for which one piece of work is timed
 
 
 def laboratory() -> Laboratory:
@@ -102,3 +116,75 @@ def told(amount: float) -> str:
     """Write a number with four digits and a prefix: 2.359 M."""
     power = (len(str(round(amount))) - 1) // 3
     return f"{amount / 1000**power:.4g} {('', *'kMGTPEZY')[power]}"
+
+
+@finale
+@torch.no_grad()
+def in_the_story_model(
+    parameters: Answer, multiply_adds: Answer, crossover: Answer, flops: Answer
+) -> None:
+    """Hold predictions against the small GPT's attention: its file, PyTorch's counter, a clock."""
+    model = load_gpt()
+    layers = [block.attention for block in model.stack()]
+    layer = layers[0]
+    d_model, h, d_k = layer.d_model, layer.h, layer.d_k
+    own = parameters(d_model=d_model, h=h, d_k=d_k, d_v=layer.d_v, bias=True).number()
+    held = sum(map(counting.count_parameters, layers))
+    outcome = crossover(d_model=d_model, causal=False)
+    border = outcome.number()
+    fits = border.is_integer() and 2 <= border <= LONGEST
+    outcome.demand(fits, f"a length from 2 to {LONGEST:,}", f"came {border:g}")
+    rows: list[tuple[Any, ...]] = [
+        ("words", "FLOPs predicted", "counted", "QKᵀ and AV", "in seconds", "all six")
+    ]
+    for n in sorted({WORDS, int(border) - 1, int(border), LONGEST // 4, LONGEST}):
+        x = model.words(Stories.draw(1, n, UNSEEN_SEED).ids)
+        predicted = flops(B=1, n_q=n, n_k=n, d_model=d_model, h=h, d_k=d_k).number()
+        counted = sum(counting.count_flops(each, x, return_weights=True) for each in layers)
+        parts = multiply_adds(n=n, d_model=d_model, h=h).pair("projections", "products")
+        projections, products = (part.number() for part in parts)
+        first, second, whole = seconds(layer, x)
+        shares = (second / (first + second), (first + second) / whole)
+        rows.append(
+            (
+                n,
+                f"{len(layers) * predicted:,.0f}",
+                f"{counted:,}",
+                f"{products / (projections + products):.1%}",
+                *(f"{share:.0%}" for share in shares),
+            )
+        )
+    print(
+        f"The attention of the small GPT: {len(layers)} layers of width {d_model}, {h} heads each. "
+        f"Parameters predicted {len(layers) * own:,.0f}, held {held:,}.\n"
+        "QKᵀ and AV: their share of the six products' FLOPs, then of the six products' seconds. "
+        "All six: their share of the layer's seconds."
+    )
+    print(Table(*rows))
+
+
+def seconds(layer: MultiHeadAttention, x: Tensor) -> tuple[float, float, float]:
+    """Time a layer's projections, its products, and the whole of it, on one thread."""
+    q, k, v = (split_heads(part(x), layer.h) for part in (layer.w_q, layer.w_k, layer.w_v))
+    weights = (q @ k.mT).softmax(-1)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        return (
+            quickest(lambda: [part(x) for part in (layer.w_q, layer.w_k, layer.w_v, layer.w_o)]),
+            quickest(lambda: (q @ k.mT, weights @ v)),
+            quickest(lambda: layer(x, is_causal=True, return_weights=True)),
+        )
+    finally:
+        torch.set_num_threads(threads)
+
+
+def quickest(work: Callable[[], Any]) -> float:
+    """Give the seconds of the quickest of several rounds, the first of which does not count."""
+    work()
+    rounds: list[float] = []
+    while len(rounds) < 3 or sum(rounds) < PATIENCE:
+        begun = time.perf_counter()
+        work()
+        rounds.append(time.perf_counter() - begun)
+    return min(rounds)

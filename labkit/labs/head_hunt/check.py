@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -12,10 +14,12 @@ import torch
 from torch import Tensor
 
 from labkit import heads
+from labkit.attention import MultiHeadAttention
 from labkit.labs.guard import (
     Answer,
     NotYet,
     Outcome,
+    apart,
     exercise,
     kind,
     near,
@@ -85,6 +89,18 @@ def mistaken_weights(A: Tensor, relation: Tensor) -> dict[str, Tensor]:
         "that is the average over related keys, and not over queries": given.sum(-1)
         / relation.sum(),
         "that is one number for all heads": wanted.mean().expand(len(A)),
+        "that averages over all pairs of query and key": (A * relation).mean(dim=(1, 2)),
+        "that takes the largest weight on related keys, where they add up": (A * relation)
+        .amax(dim=-1)
+        .sum(dim=-1)
+        / asked,
+        "that averages over a query's related keys, where they add up": (
+            given / relation.sum(dim=1).clamp(min=1)
+        ).sum(dim=-1)
+        / asked,
+        "that counts how often the largest weight is on a related key": (
+            relation.gather(1, A.argmax(dim=-1).T).double().sum(dim=0) / asked
+        ),
     }
     if A.shape[1] == A.shape[2]:
         turned = heads.relation_weight(A, relation.T)
@@ -103,7 +119,8 @@ def relations(function: Callable[[list[str]], tuple[Tensor, Tensor]]) -> None:
     ]
     for tokens in lists:
         n = len(tokens)
-        first, second = apart(answer(tokens=tokens), "previous", "delimiters")
+        marks = torch.tensor([token in DELIMITERS for token in tokens]).expand(n, n)
+        first, second = in_parts(answer(tokens=tokens), "previous", "delimiters")
         found = first.tensor(n, n, boolean=True)
         wanted = heads.offset_relation(n, -1)
         told = f"previous is True at (query, key) = {show(found.nonzero().tolist())[:200]}"
@@ -111,13 +128,15 @@ def relations(function: Callable[[list[str]], tuple[Tensor, Tensor]]) -> None:
             told += "; that is the token after"
         elif torch.equal(found, wanted | heads.offset_relation(n, n - 1)):
             told += "; the first token has none before it"
+        elif torch.equal(found, marks):
+            told += "; delimiters come second"
         first.demand(
             torch.equal(found, wanted),
             "each token but the first is related to the one before it, and to no other",
             told,
         )
         found = second.tensor(n, n, boolean=True)
-        wanted = torch.tensor([token in DELIMITERS for token in tokens]).expand(n, n)
+        wanted = marks
         missed, extra = wanted & ~found, found & ~wanted
         told = f"{int(missed.sum())} pairs are missing and {int(extra.sum())} too many"
         if torch.equal(found, wanted.T):
@@ -140,7 +159,7 @@ def place(where: Tensor, tokens: list[str]) -> str:
     return f"{tokens[query]!r} and key {tokens[key]!r}"
 
 
-def apart(outcome: Outcome, *names: str) -> list[Outcome]:
+def in_parts(outcome: Outcome, *names: str) -> list[Outcome]:
     """Take several results apart, also if they came as one tensor or array."""
     if getattr(outcome.value, "ndim", 0) and len(outcome.value) == len(names):
         outcome = replace(outcome, value=tuple(outcome.value))
@@ -217,15 +236,16 @@ def measured(encoder: Encoder) -> dict[str, Tensor]:
 def held_out(function: Callable[[Tensor], tuple[int, int, int]]) -> None:
     """Check the choice of a head on half of the rows: (rows, heads) to head and two counts."""
     answer = Answer("held_out", function)
-    # Best on the first half is head 1, on the second head 0, and over all rows head 3.
-    table = torch.tensor([[0, 1, 1, 0, 0], [0, 1, 0, 1, 0], [1, 0, 0, 1, 0], [1, 0, 0, 1, 0]])
+    # Best on the first half is head 3, on the second head 1, and over all rows head 0: each counts
+    # so many of 7 rows.
+    table = halves_of_seven((4, 0, 2, 5, 1), (5, 6, 3, 2, 0))
     tied = torch.tensor([[1, 1, 0], [0, 0, 0], [0, 1, 0], [0, 1, 1]])
     early = torch.tensor([[0, 1, 1], [0, 1, 1], [1, 0, 1], [1, 0, 0], [1, 0, 0], [1, 1, 0]])
-    tables = (table.bool(), tied.bool(), early.bool(), coins()[0])
+    tables = (table, tied.bool(), early.bool(), coins()[0])
     for correct in tables:
         first, second = (half.sum(dim=0) for half in correct.chunk(2))
         best = first.tolist().index(first.max())
-        head, *counts = apart(answer(correct=correct), "head", "chosen_on", "tested_on")
+        head, *counts = in_parts(answer(correct=correct), "head", "chosen_on", "tested_on")
         came = head.number()
         meanings = {
             "that one is best over all rows, but the second half has no say": first + second,
@@ -245,9 +265,9 @@ def held_out(function: Callable[[Tensor], tuple[int, int, int]]) -> None:
             told = {
                 "that is a share, but count": truth / (len(correct) // 2),
                 "that counts all rows": int(correct[:, best].sum()),
+                "that is its count on the other half": int(correct[:, best].sum()) - truth,
+                "that is the most that any head has there": int(half.max()),
             }
-            if came in (first[best], half.max()):  # a count that may as well be another one
-                told = {}
             part.demand(
                 came == truth,
                 f"how often that head is right on the {where} half",
@@ -261,6 +281,12 @@ def held_out(function: Callable[[Tensor], tuple[int, int, int]]) -> None:
         f"The best of {COINS} coins is right {luck:.0f} times of {TOSSES}, and {rest:.0f} times "
         f"once it is chosen, on average over {TRIES} tries.",
     )
+
+
+def halves_of_seven(first: Sequence[int], second: Sequence[int]) -> Tensor:
+    """Make a table of 14 rows in which heads are right so often on either half."""
+    row = torch.arange(7)[:, None]
+    return torch.cat([row < torch.tensor(first), row >= 7 - torch.tensor(second)])
 
 
 def coins() -> Tensor:
@@ -328,22 +354,103 @@ def loaded(dtype: torch.dtype) -> dict[str, Tensor]:
 
 def mistaken_cosine(came: float, silent: list[tuple[int, int]], sentences: Sequence[str]) -> str:
     """Name the mistake that gives this number, as the end of a sentence; nothing if none does."""
-    each = cosines(silent, sentences)
+    told = (told for told, x in mistaken_cosines(silent, sentences) if abs(came - x) < NOISE)
+    return next((f"; {words}" for words in told), "")
+
+
+def mistaken_cosines(
+    silent: list[tuple[int, int]], sentences: Sequence[str]
+) -> Iterator[tuple[str, float]]:
+    """Compute what may be taken for the mean cosine without some heads, the quickest first."""
+    before, after = (vectors_without(tuple(some), tuple(sentences)) for some in ((), silent))
+    each = (before * after).sum(dim=-1)
     numbers = {
         "as if nothing had been silenced": torch.ones(()),
         "that is one minus the cosine": 1 - each.mean(),
         "that is a sum": each.sum(),
+        "that is the first sentence alone": each[0],
+        "that is the last sentence alone": each[-1],
+        "that is the cosine of the average vectors": torch.cosine_similarity(
+            before.mean(0), after.mean(0), dim=0
+        ),
+        "that compares every sentence with every other as well": (before @ after.T).mean(),
+        "that averages over the numbers of a vector, where a cosine adds": (before * after).mean(),
+        "that is how far the vectors lie apart": (before - after).norm(dim=-1).mean(),
     }
-    others = {
+    yield from ((told, x.item()) for told, x in numbers.items())
+    sets: dict[str, Iterable[tuple[int, int]]] = {
         "that is with only the first of these heads silent": silent[:1],
         "that is with only the last of these heads silent": silent[-1:],
         "that is with only these heads left, and all others silent": set(EVERY) - set(silent),
+        "that is with all heads of these layers silent": {
+            (x, y) for x, y in EVERY if x in dict(silent)
+        },
         "that is with the heads before these silent; count from 0": [
             (x, (y - 1) % 12) for x, y in silent
         ],
+        "that is with the heads after these silent; they are counted from 0": [
+            (x, (y + 1) % 12) for x, y in silent
+        ],
     }
-    numbers |= {told: cosines(wrong, sentences).mean() for told, wrong in others.items()}
-    return next((f"; {told}" for told, x in numbers.items() if abs(came - x) < NOISE), "")
+    if all(y < 6 for _, y in silent):
+        sets["that is with layer and head exchanged"] = [(y, x) for x, y in silent]
+    yield from ((told, cosines(wrong, sentences).mean().item()) for told, wrong in sets.items())
+    alone = [cosines([head], sentences).mean().item() for head in silent]
+    yield "that silences the heads one at a time", sum(alone) / len(alone)
+    for told, edit in EDITS.items():
+        with edited(silent, edit) as encoder:
+            after = encoder.encode(list(sentences)).vectors
+        yield told, (before * after).sum(dim=-1).mean().item()
+    means = sound().mean_outputs(sound().encode(list(sentences)))
+    with sound().without(silent, means):
+        after = sound().encode(list(sentences)).vectors
+    yield (
+        "that puts a head's average in its place, not zero",
+        (before * after).sum(-1).mean().item(),
+    )
+
+
+def zero_rows_of_w_o(layer: MultiHeadAttention, head: int) -> None:
+    layer.w_o.weight[head * layer.d_v : (head + 1) * layer.d_v] = 0
+
+
+def zero_every_column(layer: MultiHeadAttention, head: int) -> None:
+    layer.w_o.weight[:, head :: layer.h] = 0
+
+
+def zero_matrix_of_values(layer: MultiHeadAttention, head: int) -> None:
+    layer.w_v.weight[head * layer.d_v : (head + 1) * layer.d_v] = 0
+
+
+def zero_bias_too(layer: MultiHeadAttention, head: int) -> None:
+    layer.w_o.weight[:, head * layer.d_v : (head + 1) * layer.d_v] = 0
+    layer.w_o.bias.zero_()
+
+
+EDITS = {
+    "rows of w_o.weight are outputs; heads enter through columns": zero_rows_of_w_o,
+    "a head's columns lie side by side": zero_every_column,
+    "the bias of the values still gets through": zero_matrix_of_values,
+    "the bias of W_O belongs to no head": zero_bias_too,
+}
+
+
+@contextmanager
+def edited(
+    silent: Iterable[tuple[int, int]], edit: Callable[[MultiHeadAttention, int], None]
+) -> Iterator[Encoder]:
+    """Change layers of the checks' own encoder inside a ``with`` block."""
+    encoder = sound()
+    layers = {layer: encoder.blocks[layer].attention for layer, _ in silent}
+    kept = {layer: deepcopy(attention.state_dict()) for layer, attention in layers.items()}
+    try:
+        with torch.no_grad():
+            for layer, head in silent:
+                edit(layers[layer], head)
+        yield encoder
+    finally:
+        for layer, attention in layers.items():
+            attention.load_state_dict(kept[layer])
 
 
 def mend(encoder: Encoder) -> str:
@@ -394,8 +501,8 @@ def fooling(value: Any) -> None:
         from_it = weights[(*FOOLED, tokens.index("it"))]
         given.append(from_it[places].tolist())
     told = "; ".join(
-        f"... {word}: {nouns[0]} {a:.2f}, {nouns[1]} {b:.2f}"
-        for word, (a, b) in zip((first, second), given, strict=True)
+        f"... {word}: {nouns[0]} {written[0]}, {nouns[1]} {written[1]}"
+        for word, written in zip((first, second), [apart(*pair) for pair in given], strict=True)
     )
     (a, b), (c, d) = given
     wrong = max(b - a, c - d)

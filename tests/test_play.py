@@ -3,26 +3,32 @@
 from __future__ import annotations
 
 import html
+import re
 import sys
 from importlib import import_module
 from itertools import product
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 from labkit import counting as reference
-from labkit import tiles
+from labkit import merge_heads, scaled_dot_product_attention, split_heads, tiles
 from labkit.labs.bug_zoo import play as bug_zoo
 from labkit.labs.causal_mask import play as causal_mask
 from labkit.labs.counting import play as counting
 from labkit.labs.decoding import play as decoding
+from labkit.labs.guard import Answer
 from labkit.labs.head_hunt import play as head_hunt
 from labkit.labs.laboratory import PLOTLY, VIEW, Laboratory
 from labkit.labs.multi_head_attention import play as multi_head_attention
 from labkit.labs.output_projection import play as output_projection
 from labkit.labs.scaling import play as scaling
+from labkit.labs.story_model import standing, stories
 from labkit.labs.tiles_and_ranks import play as tiles_and_ranks
 from labkit.models.encoder import load_encoder
+from labkit.models.gpt import load_gpt
+from labkit.models.training import without
 from press.labs import TOPICS
 
 pytestmark = pytest.mark.slow
@@ -117,6 +123,67 @@ def test_two_wrong_views_hide_each_others_leak():
     assert "hears from: 0 of 6 pairs" in bench.alt
     assert "from PyTorch's layer: 0.00" not in bench.alt
     assert all(x == 0 for row in bench.figure.data[0].z[2:] for x in row[:2]), "half is not heard"
+
+
+def not_written(*arguments):
+    raise NotImplementedError
+
+
+PARTS_OF_A_LAYER = {
+    "project": F.linear,
+    "split": split_heads,
+    "attend": scaled_dot_product_attention,
+    "output": lambda heads, weight, bias: F.linear(merge_heads(heads), weight, bias),
+}
+
+
+def rows_of(told: str) -> dict[str, list[float]]:
+    """Read the rows of a printed table: what they are of, and their numbers."""
+    found = re.findall(r"^(\S.*?) +((?:\d+\.\d+ *){6})$", told, re.MULTILINE)
+    return {name: [float(number) for number in numbers.split()] for name, numbers in found}
+
+
+def test_a_models_relations_come_alive_with_the_heads_put_in(capsys: pytest.CaptureFixture):
+    multi_head_attention.put_heads_in(**PARTS_OF_A_LAYER)
+    told = capsys.readouterr().out
+    none, *_, last_head, own = rows_of(told).values()
+    assert len(rows_of(told)) == 10
+    assert last_head == pytest.approx(own, abs=0.011)
+    assert none[0] > 2.5
+    assert own[0] < 0.74
+    by_head = {name: numbers[1:] for name, numbers in rows_of(told).items()}
+    first_layer, owner, surname = (
+        by_head[f"+ head {which}"] for which in ("3, layer 0", "0, layer 1", "1, layer 1")
+    )
+    assert min(first_layer[0], first_layer[2]) > 0.8, "grammar and gender"
+    assert max(first_layer[i] for i in (1, 3, 4)) < 0.3, "number, surname, owner"
+    assert min(owner[4], surname[3]) > 0.8
+    assert min(by_head["the model's own"]) > 0.99
+    assert "no head      near the box" in told
+
+
+def test_a_quiet_mistake_hardly_shows_in_the_model():
+    def narrow(q, k, v, may):
+        return scaled_dot_product_attention(q, k, v, may, scale=(q.shape[1] * q.shape[3]) ** -0.5)
+
+    def one_view(x, h):
+        return x.reshape(len(x), h, x.shape[1], -1)
+
+    def loss(**changed):
+        parts = {name: Answer(name, part) for name, part in (PARTS_OF_A_LAYER | changed).items()}
+        model, layers = multi_head_attention.made_of(parts)
+        for layer in layers:
+            layer.sounding.update(range(4))
+        return standing(model, stories(60))["loss"]
+
+    own, none = loss(), standing(without(load_gpt(), "attention"), stories(60))["loss"]
+    assert 0.01 < loss(attend=narrow) - own < 0.05
+    assert loss(split=one_view) > none
+
+
+def test_heads_of_a_stub_get_an_invitation(capsys: pytest.CaptureFixture):
+    multi_head_attention.put_heads_in(**PARTS_OF_A_LAYER | {"attend": not_written})
+    assert capsys.readouterr().out.startswith("attend is still the stub.\n")
 
 
 @pytest.mark.parametrize(

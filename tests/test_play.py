@@ -205,6 +205,47 @@ def test_training_ends_on_the_floor_that_the_directions_set(
     assert f"below {floor:.2f}, the dotted line" in figure.layout.meta["alt"]
 
 
+def contribute(heads, W_O):
+    return heads @ W_O.unflatten(0, (len(heads), -1))
+
+
+def silent(weight, head, h):
+    own = torch.arange(weight.shape[1]) // (weight.shape[1] // h) == head
+    return weight.masked_fill(own, 0)
+
+
+def test_a_models_relations_fall_with_its_heads(capsys: pytest.CaptureFixture):
+    output_projection.silence_heads(contributions=contribute, silence=silent)
+    told = capsys.readouterr().out
+    rows = {
+        name: [float(number) for number in numbers.split()]
+        for name, numbers in re.findall(r"^no (head \d, layer \d) +([\d. ]+\d)", told, re.MULTILINE)
+    }
+    writes, loss, _, number, gender, surname, owner = (
+        dict(zip(rows, column, strict=True)) for column in zip(*rows.values(), strict=True)
+    )
+    assert len(rows) == 8
+    assert max(loss, key=loss.get) == "head 0, layer 0"
+    assert writes["head 0, layer 1"] > writes["head 0, layer 0"]
+    assert loss["head 0, layer 1"] < 0.8 < 1.2 < loss["head 0, layer 0"]
+    assert {head for head in rows if number[head] < 0.7} == {"head 1, layer 1", "head 3, layer 1"}
+    assert min(owner, key=owner.get) == "head 1, layer 0"
+    assert min(surname, key=surname.get) == "head 2, layer 0"
+    assert min(gender.values()) > 0.9
+    assert "falls: number\n" in told
+    assert told.endswith("what the heads write is what the layers write.\n")
+
+
+def test_contributions_that_miss_something_are_noticed():
+    halves = Answer("contributions", lambda heads, W_O: contribute(heads, W_O) / 2)
+    assert output_projection.lengths(halves)[1] > 0.1
+
+
+def test_a_silence_not_written_gets_an_invitation(capsys: pytest.CaptureFixture):
+    output_projection.silence_heads(contributions=contribute, silence=not_written)
+    assert "silence is still the stub.\n" in capsys.readouterr().out
+
+
 def test_the_copying_task_asks_for_the_token_before():
     x, y = output_projection.copying(3)
     assert torch.equal(y[:, 1:], x[:, :-1, :8])

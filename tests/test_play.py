@@ -11,22 +11,27 @@ from itertools import product
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 from labkit import counting as reference
-from labkit import tiles
+from labkit import merge_heads, scaled_dot_product_attention, split_heads, tiles
 from labkit.labs import Wrong
 from labkit.labs.bug_zoo import play as bug_zoo
 from labkit.labs.causal_mask import play as causal_mask
 from labkit.labs.counting import play as counting
 from labkit.labs.decoding import play as decoding
+from labkit.labs.guard import Answer
 from labkit.labs.head_hunt import play as head_hunt
 from labkit.labs.laboratory import PLOTLY, VIEW, Laboratory
 from labkit.labs.multi_head_attention import play as multi_head_attention
 from labkit.labs.output_projection import play as output_projection
 from labkit.labs.scaling import play as scaling
+from labkit.labs.story_model import standing, stories
 from labkit.labs.tiles_and_ranks import play as tiles_and_ranks
 from labkit.models.encoder import load_encoder
+from labkit.models.gpt import load_gpt
 from labkit.models.stories import RELATIONS
+from labkit.models.training import without
 from labkit.softmax import softmax_jacobian
 from press.labs import TOPICS
 from tests.answers import Exercise
@@ -166,6 +171,67 @@ def test_two_wrong_views_hide_each_others_leak():
     assert all(x == 0 for row in bench.figure.data[0].z[2:] for x in row[:2]), "half is not heard"
 
 
+def not_written(*arguments):
+    raise NotImplementedError
+
+
+PARTS_OF_A_LAYER = {
+    "project": F.linear,
+    "split": split_heads,
+    "attend": scaled_dot_product_attention,
+    "output": lambda heads, weight, bias: F.linear(merge_heads(heads), weight, bias),
+}
+
+
+def rows_of(told: str) -> dict[str, list[float]]:
+    """Read the rows of a printed table: what they are of, and their numbers."""
+    found = re.findall(r"^(\S.*?) +((?:\d+\.\d+ *){6})$", told, re.MULTILINE)
+    return {name: [float(number) for number in numbers.split()] for name, numbers in found}
+
+
+def test_a_models_relations_come_alive_with_the_heads_put_in(capsys: pytest.CaptureFixture):
+    multi_head_attention.put_heads_in(**PARTS_OF_A_LAYER)
+    told = capsys.readouterr().out
+    none, *_, last_head, own = rows_of(told).values()
+    assert len(rows_of(told)) == 10
+    assert last_head == pytest.approx(own, abs=0.011)
+    assert none[0] > 2.5
+    assert own[0] < 0.74
+    by_head = {name: numbers[1:] for name, numbers in rows_of(told).items()}
+    first_layer, owner, surname = (
+        by_head[f"+ head {which}"] for which in ("3, layer 0", "0, layer 1", "1, layer 1")
+    )
+    assert min(first_layer[0], first_layer[2]) > 0.8, "grammar and gender"
+    assert max(first_layer[i] for i in (1, 3, 4)) < 0.3, "number, surname, owner"
+    assert min(owner[4], surname[3]) > 0.8
+    assert min(by_head["the model's own"]) > 0.99
+    assert "no head      near the box" in told
+
+
+def test_a_quiet_mistake_hardly_shows_in_the_model():
+    def narrow(q, k, v, may):
+        return scaled_dot_product_attention(q, k, v, may, scale=(q.shape[1] * q.shape[3]) ** -0.5)
+
+    def one_view(x, h):
+        return x.reshape(len(x), h, x.shape[1], -1)
+
+    def loss(**changed):
+        parts = {name: Answer(name, part) for name, part in (PARTS_OF_A_LAYER | changed).items()}
+        model, layers = multi_head_attention.made_of(parts)
+        for layer in layers:
+            layer.sounding.update(range(4))
+        return standing(model, stories(60))["loss"]
+
+    own, none = loss(), standing(without(load_gpt(), "attention"), stories(60))["loss"]
+    assert 0.01 < loss(attend=narrow) - own < 0.05
+    assert loss(split=one_view) > none
+
+
+def test_heads_of_a_stub_get_an_invitation(capsys: pytest.CaptureFixture):
+    multi_head_attention.put_heads_in(**PARTS_OF_A_LAYER | {"attend": not_written})
+    assert capsys.readouterr().out.startswith("attend is still the stub.\n")
+
+
 @pytest.mark.parametrize(
     ("h", "d_v", "shared", "floor"),
     [
@@ -183,6 +249,47 @@ def test_training_ends_on_the_floor_that_the_directions_set(
     assert floor - 0.01 <= figure.data[0].y[-1] < floor + 0.05
     assert figure.layout.shapes[0].y0 == floor
     assert f"below {floor:.2f}, the dotted line" in figure.layout.meta["alt"]
+
+
+def contribute(heads, W_O):
+    return heads @ W_O.unflatten(0, (len(heads), -1))
+
+
+def silent(weight, head, h):
+    own = torch.arange(weight.shape[1]) // (weight.shape[1] // h) == head
+    return weight.masked_fill(own, 0)
+
+
+def test_a_models_relations_fall_with_its_heads(capsys: pytest.CaptureFixture):
+    output_projection.silence_heads(contributions=contribute, silence=silent)
+    told = capsys.readouterr().out
+    rows = {
+        name: [float(number) for number in numbers.split()]
+        for name, numbers in re.findall(r"^no (head \d, layer \d) +([\d. ]+\d)", told, re.MULTILINE)
+    }
+    writes, loss, _, number, gender, surname, owner = (
+        dict(zip(rows, column, strict=True)) for column in zip(*rows.values(), strict=True)
+    )
+    assert len(rows) == 8
+    assert max(loss, key=loss.get) == "head 0, layer 0"
+    assert writes["head 0, layer 1"] > writes["head 0, layer 0"]
+    assert loss["head 0, layer 1"] < 0.8 < 1.2 < loss["head 0, layer 0"]
+    assert {head for head in rows if number[head] < 0.7} == {"head 1, layer 1", "head 3, layer 1"}
+    assert min(owner, key=owner.get) == "head 1, layer 0"
+    assert min(surname, key=surname.get) == "head 2, layer 0"
+    assert min(gender.values()) > 0.9
+    assert "falls: number\n" in told
+    assert told.endswith("what the heads write is what the layers write.\n")
+
+
+def test_contributions_that_miss_something_are_noticed():
+    halves = Answer("contributions", lambda heads, W_O: contribute(heads, W_O) / 2)
+    assert output_projection.lengths(halves)[1] > 0.1
+
+
+def test_a_silence_not_written_gets_an_invitation(capsys: pytest.CaptureFixture):
+    output_projection.silence_heads(contributions=contribute, silence=not_written)
+    assert "silence is still the stub.\n" in capsys.readouterr().out
 
 
 def test_the_copying_task_asks_for_the_token_before():

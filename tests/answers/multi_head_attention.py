@@ -83,14 +83,14 @@ split.reject(
     "whole tokens",
     lambda x, h: x.view(x.shape[0], h, x.shape[1], x.shape[2] // h),
 )
-split.reject("not transposed", r"shape \(1, 2, 3, 2\)", cut)
+split.reject("not transposed", r"shape \(1, 2, 4, 3\)", cut)
 split.reject("dealt out", "dealt out", lambda x, h: x.unflatten(-1, (-1, h)).permute(0, 3, 1, 2))
 split.reject("d and n exchanged", "shape", lambda x, h: split_heads(x, h).mT)
 split.reject("always two heads", "shape", lambda x, h: split_heads(x, 2))
 split.reject("h and d exchanged", "shape", lambda x, h: split_heads(x, x.shape[-1] // h))
 split.reject(
     "the first slice for all",
-    "first 2 numbers",
+    "first 3 of every token",
     lambda x, h: split_heads(x, h)[:, :1].expand(-1, h, -1, -1),
 )
 split.reject("a list", "tensor", lambda x, h: list(x.chunk(h, dim=-1)))
@@ -194,11 +194,17 @@ def with_weights(make):
 
 attend.accept("-1e9 added", with_weights(lambda s, m: (s + (~m) * -1e9).softmax(-1)))
 attend.reject("scaled by d_model", "the scale is 1/√d_model$", root_of("d_model"))
-attend.reject(
-    "hidden by 10,000 less",
-    "hidden keys neither",
-    with_weights(lambda s, m: (s - (~m) * 1e4).softmax(-1)),
-)
+for low in (1_000, 5_000, 10_000):
+    attend.reject(
+        f"{low} taken off",
+        "others can be as low",
+        with_weights(lambda s, m, low=low: (s - (~m) * low).softmax(-1)),
+    )
+    attend.reject(
+        f"filled with {-low}",
+        "others can be as low",
+        with_weights(lambda s, m, low=low: s.masked_fill(~m, -low).softmax(-1)),
+    )
 
 # The merge
 merge = Exercise(multi_head_attention.merge)
@@ -269,12 +275,12 @@ output.reject(
 )
 output.reject(
     "average over heads",
-    "12, 25, 31",
+    "heads are averaged",
     lambda H, w, b: F.linear(merge_heads(H) / H.shape[1], w, b),
 )
 output.reject(
     "every head through the first block",
-    "12, 25, 31",
+    "meet the columns of the first",
     lambda H, w, b: H.sum(1) @ w[:, : H.shape[-1]].T + b,
 )
 output.reject("heads kept apart", "shape", lambda H, w, b: merge_heads(H)[..., None] + b)
@@ -391,6 +397,57 @@ class KeysAsValues(Trimmed):
         return self.w_q(x), self.w_k(x), self.w_k(x)
 
 
+def made_by(*names):
+    """Make a class whose queries, keys and values come from these maps."""
+
+    class Made(Trimmed):
+        def qkv(self, x):
+            return [getattr(self, name)(x) for name in names]
+
+    return Made
+
+
+def viewed(whole_tokens_back):
+    """Make a class that splits by one view, and merges by one or rightly."""
+
+    class Viewed(Trimmed):
+        def forward(self, x, may=None):
+            heads = (part.reshape(len(x), self.h, x.shape[1], -1) for part in self.qkv(x))
+            out = attended(*heads, may)
+            return self.w_o(out.reshape(x.shape) if whole_tokens_back else merge_heads(out))
+
+    return Viewed
+
+
+class WidthForHeads(Linears):
+    def __init__(self, d_model, h):
+        super().__init__(d_model, d_model // h)
+
+
+class Residual(Linears):
+    def forward(self, x, may=None):
+        return x + super().forward(x, may)
+
+
+class Dropout(Linears):
+    def forward(self, x, may=None):
+        return F.dropout(super().forward(x, may), 0.1, self.training)
+
+
+class Causal(Linears):
+    def heads(self, x, may):
+        n = x.shape[1]
+        return super().heads(x, torch.ones(n, n).tril().bool() if may is None else may)
+
+
+def hides_by(weigh):
+    class Hides(Trimmed):
+        def heads(self, x, may):
+            return with_weights(weigh)(*(split_heads(part, self.h) for part in self.qkv(x)), may)
+
+    return Hides
+
+
 class NoBias(Linears):
     def __init__(self, d_model, h):
         super().__init__(d_model, h)
@@ -433,6 +490,28 @@ layer.reject("not moved back", "not moved back before W_O", NotMovedBack)
 layer.reject("scaled by d_model", "1/√d_model", ScaledByModel)
 layer.reject("not scaled", "scale is missing", NotScaled)
 layer.reject("keys as values", "keys serve as values", KeysAsValues)
+layer.reject("one view", "whole tokens", viewed(whole_tokens_back=False))
+layer.reject("two views", "neither split nor merge", viewed(whole_tokens_back=True))
+layer.reject("h and d exchanged", "h is taken for the width", WidthForHeads)
+layer.reject("keys by w_q", "keys are made by w_q", made_by("w_q", "w_q", "w_v"))
+layer.reject("values by w_q", "values are made by w_q", made_by("w_q", "w_k", "w_q"))
+layer.reject("queries by w_k", "queries are made by w_k", made_by("w_k", "w_k", "w_v"))
+layer.reject("a residual", "x is added", Residual)
+layer.reject("dropout", "is there dropout", Dropout)
+layer.reject("causal always", "though no mask is given", Causal)
+for low in (100, 1_000, 5_000, 10_000):
+    layer.reject(
+        f"{low} taken off",
+        "others can be as low",
+        hides_by(lambda s, m, low=low: (s - (~m) * low).softmax(-1)),
+    )
+    layer.reject(
+        f"filled with {-low}",
+        "others can be as low",
+        hides_by(lambda s, m, low=low: s.masked_fill(~m, -low).softmax(-1)),
+    )
+layer.accept("filled with -1e9", hides_by(lambda s, m: s.masked_fill(~m, -1e9).softmax(-1)))
+layer.accept("-1e9 added", hides_by(lambda s, m: (s + (~m) * -1e9).softmax(-1)))
 layer.reject("no bias", "w_q has a bias.*has none", NoBias)
 layer.reject("one matrix for three", "four different maps", OneMatrix)
 layer.reject("width of one head", "w_q.weight is", Narrow)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from labkit import merge_heads, split_heads
-from labkit.attention import scaled_dot_product_attention
+from labkit.attention import causal_mask, scaled_dot_product_attention
 from labkit.labs.guard import (
     Answer,
     Outcome,
@@ -27,10 +27,12 @@ from labkit.labs.guard import (
 )
 from labkit.models.encoder import load_encoder
 
+Mistakes = list[tuple[str, Tensor]]  # what goes wrong, in words, and what comes then
 LINEARS = ("w_q", "w_k", "w_v", "w_o")
 SENTENCES = ["The keys to the cabinet are on the table.", "She lost her keys."]
 HEADS = ((2, 3, 5, 4), (3, 1, 4, 2), (1, 4, 2, 3))  # (B, h, n, d)
 MOST = 10_000.0  # that a score can be, above zero or below
+LOW = (100, 1_000, 5_000, 10_000)  # what people hide a score by, and what is too little
 
 
 @exercise
@@ -67,17 +69,18 @@ def project(function: Callable[[Tensor, Tensor, Tensor | None], Tensor]) -> None
 def split(function: Callable[[Tensor, int], Tensor]) -> None:
     """Check the cut into heads: (B, n, h*d) to (B, h, n, d)."""
     answer = Answer("split", function)
-    x = torch.arange(12.0).view(1, 3, 4)
+    x = torch.arange(24.0).view(1, 4, 6)
     small = answer(x=x, h=2)
-    heads = small.tensor(1, 2, 3, 2)
+    heads = small.tensor(1, 2, 4, 3)
     mistakes = {
-        "each head got whole tokens, and not a part of every token": x.view(1, 2, 3, 2),
-        "the features are dealt out in turn": x.view(1, 3, 2, 2).permute(0, 3, 1, 2),
+        "each head got whole tokens, and not a part of every token": x.view(1, 2, 4, 3),
+        "the features are dealt out in turn": x.view(1, 4, 3, 2).permute(0, 3, 1, 2),
     }
     small.demand(
         near(heads, split_heads(x, 2)),
-        "head 0 gets the first 2 numbers of every token, head 1 the next 2",
-        f"came {show(heads)}{recognise(heads, mistakes)}",
+        "the numbers of x count from 0; head 0 gets the first 3 of every token, 0, 1, 2 and "
+        "6, 7, 8 and so on, and head 1 the next 3",
+        f"head 0 has {show(heads[0, 0])}{recognise(heads, mistakes)}",
     )
     draw = drawing()
     for B, h, n, d in HEADS:
@@ -105,7 +108,7 @@ def attend(function: Callable[[Tensor, Tensor, Tensor, Tensor | None], Tensor]) 
         near(out, [[[[4, 2, 3], [6.4, 0.8, 1.2]]]]),
         "the first query's scores, ln 16 for key 0 and 0 for the four others, with d_k = 4 get "
         "the weights 1/2 and four times 1/8, so that 4, 2, 3 comes out",
-        f"came {show(out)}{recognise(out, misattended(q, k, v, None))}",
+        f"came {show(out)}{cause(out, misattended(q, k, v, None))}",
     )
     draw = drawing()
     for B, h, n_q, n_k, d_k, d_v in ((2, 3, 5, 6, 8, 7), (3, 1, 4, 2, 5, 6)):
@@ -131,6 +134,7 @@ def attend(function: Callable[[Tensor, Tensor, Tensor, Tensor | None], Tensor]) 
             answer(q=q, k=scores, v=v, may=may),
             scaled_dot_product_attention(q, scores, v, may),
             "large scores do no harm, those of hidden keys neither",
+            partial(misattended, q, scores, v, may),
             within=1e-2,
         )
     right("attend", "Scale, mask and softmax are right, in every head.")
@@ -140,17 +144,18 @@ def attend(function: Callable[[Tensor, Tensor, Tensor, Tensor | None], Tensor]) 
 def merge(function: Callable[[Tensor], Tensor]) -> None:
     """Check the heads side by side: (B, h, n, d) to (B, n, h*d)."""
     answer = Answer("merge", function)
-    heads = torch.arange(12.0).view(1, 2, 3, 2)
+    heads = torch.arange(24.0).view(1, 2, 4, 3)
     small = answer(heads=heads)
-    out = small.tensor(1, 3, 4)
+    out = small.tensor(1, 4, 6)
     mistakes = {
-        "the heads' axis is not moved back": heads.reshape(1, 3, 4),
-        "the features are dealt out in turn": heads.permute(0, 2, 3, 1).reshape(1, 3, 4),
+        "the heads' axis is not moved back": heads.reshape(1, 4, 6),
+        "the features are dealt out in turn": heads.permute(0, 2, 3, 1).reshape(1, 4, 6),
     }
     small.demand(
         near(out, merge_heads(heads)),
-        "a token's row is what head 0 has for this token, then what head 1 has",
-        f"came {show(out)}{recognise(out, mistakes)}",
+        "head 0 has the numbers from 0 to 11, head 1 those from 12 to 23; a token's row is what "
+        "head 0 has for it, then what head 1 has, for token 1 3, 4, 5, 15, 16, 17",
+        f"token 1 has {show(out[0, 1])}{recognise(out, mistakes)}",
     )
     draw = drawing()
     for B, h, n, d in HEADS:
@@ -178,6 +183,8 @@ def output(function: Callable[[Tensor, Tensor, Tensor], Tensor]) -> None:
         "the bias is missing": side_by_side @ weight.T,
         "the bias is added once for each head": side_by_side @ weight.T + 2 * bias,
         "only the first head counts": heads[:, 0] @ weight[:, :2].T + bias,
+        "all heads meet the columns of the first": heads.sum(1) @ weight[:, :2].T + bias,
+        "the heads are averaged": side_by_side @ weight.T / 2 + bias,
     }
     small.demand(
         near(out, [[[12, 25, 31]]]),
@@ -192,7 +199,7 @@ def output(function: Callable[[Tensor, Tensor, Tensor], Tensor]) -> None:
             answer(heads=heads, weight=weight, bias=bias),
             F.linear(merge_heads(heads), weight, bias),
             "each token's heads are side by side before they meet W_O",
-            partial(dict, {"the heads' axis is not moved back": unmoved}),
+            partial(list, [("the heads' axis is not moved back", unmoved)]),
         )
     right("output", "All heads write, into as many numbers as the model is wide.")
 
@@ -208,10 +215,14 @@ def multi_head(function: Callable[[int, int], nn.Module]) -> None:
     for d_model, h in ((12, 3), (10, 2), (7, 1)):
         layer = linears(build(d_model=d_model, h=h), d_model)
         fill(layer, draw)
+        expect_no_chance(layer, draw(6, 8, d_model))
         for B, n in ((6, 8), (8, 11)):
             for may in masks(B, h, n, n):
                 expect_output(layer, h, draw(B, n, d_model), may)
         expect_gradients(layer, draw(6, 8, d_model))
+        x = at_the_bounds(layer, d_model // h, draw(6, 8, d_model))
+        for may in masks(6, h, 8, 8):
+            expect_output(layer, h, x, may, within=1e-2)
     right("MultiHead", "It gives what labkit's functions give with the same weights.")
 
 
@@ -278,6 +289,23 @@ def fill(layer: nn.Module, draw: Callable[..., Tensor]) -> None:
             parameter.copy_(draw(*parameter.shape) / 1.7)
 
 
+def at_the_bounds(layer: Any, d: int, x: Tensor) -> Tensor:
+    """Fill queries and keys so that all scores lie near MOST or −MOST, by the first of x's numbers.
+
+    They differ from it by a few, so that neither bound can stand for "hidden".
+    """
+    x = x.clone()
+    x[..., 0] = torch.where(x[..., 0] < 0.5, -1, 1)  # more low ones: some rows see no other
+    size = ((MOST - 3) / d**0.5) ** 0.5
+    with torch.no_grad():
+        for part in (layer.w_q, layer.w_k):
+            part.weight.clamp_(-1, 1).mul_(0.003)
+        layer.w_q.bias.fill_(size)
+        layer.w_k.weight[:, 0] = size
+        layer.w_k.bias.zero_()
+    return x
+
+
 # What should come, and what comes by mistake
 
 
@@ -285,17 +313,22 @@ def expect(
     outcome: Outcome,
     wanted: Tensor,
     told: str,
-    mistakes: Callable[[], dict[str, Tensor]] = dict,
+    mistakes: Callable[[], Mistakes] = list,
     within: float = 1e-4,
 ) -> None:
     """Demand numbers that are off by little, measured by the largest; name a usual mistake."""
     out, largest = outcome.tensor(*wanted.shape), float(wanted.abs().max()) or 1.0
     if not near(out / largest, wanted.detach() / largest, within):
-        known = {mistake: came / largest for mistake, came in mistakes().items()}
-        outcome.demand(False, told, f"some numbers differ{recognise(out / largest, known)}")
+        known = [(mistake, came / largest) for mistake, came in mistakes()]
+        outcome.demand(False, told, f"some numbers differ{cause(out / largest, known)}")
 
 
-def misattended(q: Tensor, k: Tensor, v: Tensor, may: Tensor | None) -> dict[str, Tensor]:
+def cause(out: Tensor, mistakes: Mistakes) -> str:
+    """Name the mistake that gives this output; several outputs may have the same name."""
+    return next(filter(None, (recognise(out, {told: came}) for told, came in mistakes)), "")
+
+
+def misattended(q: Tensor, k: Tensor, v: Tensor, may: Tensor | None) -> Mistakes:
     """Give what comes out when attention goes wrong, by the words for it."""
     _, h, _, d_k = q.shape
     scales = {
@@ -306,15 +339,19 @@ def misattended(q: Tensor, k: Tensor, v: Tensor, may: Tensor | None) -> dict[str
     }
     right_one = scaled_dot_product_attention
     mistakes = {told: right_one(q, k, v, may, scale=s) for told, s in scales.items()}
-    weights = q @ k.mT / d_k**0.5
-    mistakes["the weights of a key sum to 1 over the queries"] = weights.softmax(-2) @ v
+    scores = q @ k.mT / d_k**0.5
+    mistakes["the weights of a key sum to 1 over the queries"] = scores.softmax(-2) @ v
     if may is None:
-        return mistakes
-    return mistakes | {
+        return list(mistakes.items())
+    mistakes |= {
         "the mask is not used": right_one(q, k, v),
         "True and False have changed places": right_one(q, k, v, ~may),
-        "weights are set to 0 after the softmax": (weights.softmax(-1) * may) @ v,
+        "weights are set to 0 after the softmax": (scores.softmax(-1) * may) @ v,
     }
+    hidden = [scores.masked_fill(~may, -low) for low in LOW]
+    hidden += [scores - low * ~may for low in LOW]
+    told = "hidden scores are low, but others can be as low"
+    return [*mistakes.items(), *((told, low.softmax(-1) @ v) for low in hidden)]
 
 
 def expected(layer: Any, h: int, x: Tensor, may: Tensor | None) -> Tensor:
@@ -333,25 +370,45 @@ def written(layer: Any, x: Tensor) -> Tensor:
     return F.linear(x, layer.w_o.weight, layer.w_o.bias)
 
 
-def wrong_outputs(layer: Any, h: int, x: Tensor, may: Tensor | None) -> dict[str, Tensor]:
+def wrong_outputs(layer: Any, h: int, x: Tensor, may: Tensor | None) -> Mistakes:
     """Give what comes out when one step of a layer goes wrong, by the words for it."""
     q, k, v = projected(layer, x)
 
-    def attended(q: Tensor, k: Tensor, v: Tensor, heads: int = h) -> Tensor:
+    def attended(
+        q: Tensor, k: Tensor, v: Tensor, heads: int = h, may: Tensor | None = may
+    ) -> Tensor:
         q, k, v = (split_heads(part, heads) for part in (q, k, v))
-        return scaled_dot_product_attention(q, k, v, may if heads == h else for_any(may))
+        return scaled_dot_product_attention(q, k, v, may)
 
     right_heads = attended(q, k, v)
+    q_, k_, v_ = (part.reshape(len(x), h, x.shape[1], -1) for part in (q, k, v))
+    of_whole_tokens = scaled_dot_product_attention(q_, k_, v_, may)
     joined = {
+        "each head got whole tokens, and not a part of every token": merge_heads(of_whole_tokens),
+        "neither split nor merge moves an axis": of_whole_tokens.reshape(x.shape),
         "the heads' axis is not moved back before W_O": right_heads.reshape(x.shape),
-        "everything is one head": merge_heads(attended(q, k, v, heads=1)),
+        "h is taken for the width of a head": merge_heads(
+            attended(q, k, v, x.shape[-1] // h, for_any(may))
+        ),
+        "everything is one head": merge_heads(attended(q, k, v, 1, for_any(may))),
         "the keys serve as values": merge_heads(attended(q, k, k)),
+        "the keys are made by w_q": merge_heads(attended(q, q, v)),
+        "the queries are made by w_k": merge_heads(attended(k, k, v)),
+        "the values are made by w_q": merge_heads(attended(q, k, q)),
     }
+    if may is None:
+        earlier = causal_mask(x.shape[1])
+        joined["later tokens are hidden, though no mask is given"] = merge_heads(
+            attended(q, k, v, h, earlier)
+        )
     q, k, v = (split_heads(part, h) for part in (q, k, v))
     in_heads = misattended(q, k, v, may)
-    joined |= {told: merge_heads(heads) for told, heads in in_heads.items()}
-    mistakes = {told: written(layer, heads) for told, heads in joined.items()}
-    return {"W_O is missing": merge_heads(right_heads), **mistakes}
+    side_by_side = [*joined.items(), *((told, merge_heads(heads)) for told, heads in in_heads)]
+    return [
+        ("W_O is missing", merge_heads(right_heads)),
+        ("x is added at the end", x + written(layer, merge_heads(right_heads))),
+        *((told, written(layer, heads)) for told, heads in side_by_side),
+    ]
 
 
 # Layers, and what is demanded of them
@@ -407,6 +464,17 @@ def run(layer: nn.Module, x: Tensor, may: Tensor | None) -> Outcome:
     return Answer("MultiHead", layer)(x=x, **({} if may is None else {"may": may}))
 
 
+def expect_no_chance(layer: nn.Module, x: Tensor) -> None:
+    """Demand that a second call gives what the first gave: what draws numbers is dropout."""
+    answer = Answer("MultiHead", layer)
+    first, again = (answer(x=x) for _ in range(2))
+    again.demand(
+        near(again.tensor(*x.shape), first.tensor(*x.shape)),
+        "the same x gives the same output, in training too",
+        "a second call gave other numbers; is there dropout?",
+    )
+
+
 def expect_gradients(layer: nn.Module, x: Tensor) -> None:
     """Demand that all parameters of a layer learn."""
     outcome = run(layer, x, None)
@@ -449,7 +517,7 @@ def expect_copy(
                 False,
                 f"with these weights, those of {whose}, MultiHead gives what that layer gives",
                 "from_torch copied all of them, but the output differs"
-                + recognise(out, wrong_outputs(ours, h, x, may)),
+                + cause(out, wrong_outputs(ours, h, x, may)),
             )
     with torch.no_grad():
         for parameter in theirs.parameters():

@@ -1,11 +1,11 @@
-"""Lab 4's task and laboratory: copy the token before, with heads that share what you say."""
+"""Lab 4's task, laboratory and finale: heads that share, and heads that are silenced."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
@@ -13,7 +13,11 @@ from torch import Tensor
 
 from labkit import merge_heads, scaled_dot_product_attention, split_heads
 from labkit.figures import plots as figures
+from labkit.labs.guard import Answer
 from labkit.labs.laboratory import Laboratory
+from labkit.labs.story_model import HeadsByHand, finale, standing, stories, with_heads
+from labkit.models.gpt import load_gpt
+from labkit.models.stories import RELATIONS
 
 POSITIONS, NUMBERS = 4, 8
 WIDTH = NUMBERS + POSITIONS
@@ -32,18 +36,88 @@ def copying(count: int) -> tuple[Tensor, Tensor]:
     the target, (count, 4, 8): the numbers of the token before, for the first token those of the
     last.
     """
-    return posed(tokens(count))
-
-
-def tokens(count: int) -> Tensor:
-    """Draw the numbers of four tokens a sequence, (count, 4, 8)."""
-    return torch.randn(count, POSITIONS, NUMBERS)
+    return posed(torch.randn(count, POSITIONS, NUMBERS))
 
 
 def posed(numbers: Tensor) -> tuple[Tensor, Tensor]:
     """Add their places to tokens (count, 4, 8), and say what is to be answered."""
     places = torch.eye(POSITIONS, dtype=numbers.dtype).expand(len(numbers), -1, -1)
     return torch.cat([numbers, places], dim=-1), numbers.roll(1, dims=1)
+
+
+def evenly(numbers: Tensor) -> tuple[Tensor, Tensor]:
+    """Make sequences of tokens, (tokens, 8), so that every direction has the variance 1."""
+    orthonormal = torch.linalg.qr(numbers).Q * len(numbers) ** 0.5
+    return posed(orthonormal.view(-1, POSITIONS, NUMBERS))
+
+
+# The finale
+
+FIXED = RELATIONS[1:]  # those that some earlier word decides
+FALLEN = 0.1  # of a relation's probability, from which on it is pointed out
+READ = 20  # stories in which it is looked what each head writes
+
+
+@finale
+@torch.no_grad()
+def silence_heads(contributions: Answer, silence: Answer) -> None:
+    """Measure what each head of the book's small GPT writes, and what falls if it is silent."""
+    model, own = load_gpt(), standing(load_gpt())
+    written, gap = lengths(contributions)
+    print(f"{'':18}{'writes':>7}{'loss':>7}" + "".join(f"{relation:>9}" for relation in FIXED))
+    print(row("all heads", "", own))
+    for i, block in enumerate(model.stack()):
+        weight, h = block.attention.w_o.weight, block.attention.h
+        whole = weight.clone()
+        for head in range(h):
+            muted = silence(weight=whole, head=head, h=h).tensor(*whole.shape)
+            weight.copy_(muted)
+            told = standing(model)
+            weight.copy_(whole)
+            fallen = [name for name in FIXED if own[name] - told[name] > FALLEN]
+            size = f"{written[i][head]:.2f}"
+            mark = f"  falls: {', '.join(fallen)}" if fallen else ""
+            print(row(f"no head {head}, layer {i}", size, told) + mark)
+    print(
+        "\nAdded up, with the bias, what the heads write is what the layers write."
+        if gap < 1e-3
+        else f"\nAdded up, the contributions miss what the layers write, by up to {gap:.2g}."
+    )
+
+
+@torch.no_grad()
+def lengths(contributions: Answer) -> tuple[list[Tensor], float]:
+    """Measure what each head writes, by layer: its mean length over tokens; and what sums miss."""
+    seen: list[Tensor] = []
+
+    def attend(q: Tensor, k: Tensor, v: Tensor, may: Tensor) -> Tensor:
+        seen.append(scaled_dot_product_attention(q, k, v, may))
+        return seen[-1]
+
+    model, written, gap = with_heads(attend), [], 0.0
+    model(stories().ids[:READ])
+    for block, heads in zip(model.stack(), seen, strict=True):
+        _, h, n, _ = heads.shape
+        w_o = cast(HeadsByHand, block.attention).layer.w_o
+        parts = torch.stack(
+            [
+                contributions(heads=one, W_O=w_o.weight.T).tensor(h, n, len(w_o.weight))
+                for one in heads
+            ]
+        )
+        written.append(parts.norm(dim=-1).mean(dim=(0, 2)))
+        off = parts.sum(dim=1) + w_o.bias - w_o(merge_heads(heads))
+        gap = max(gap, float(off.abs().max()))
+    return written, gap
+
+
+def row(name: str, writes: str, told: dict[str, float]) -> str:
+    """Write how a model does as a row of the table."""
+    values = "".join(f"{told[relation]:9.2f}" for relation in FIXED)
+    return f"{name:18}{writes:>7}{told['loss']:7.3f}{values}"
+
+
+# The laboratory
 
 
 def laboratory() -> Laboratory:
@@ -110,9 +184,7 @@ def train(h: int, d_v: int, shared: str, seed: int) -> Tensor:
             q, k, v = (split_heads(x @ matrix, count) for matrix, count in parts)
             return merge_heads(scaled_dot_product_attention(q, k, v).expand(-1, h, -1, -1)) @ W_O
 
-        # Orthonormal columns: every direction of the test has the same variance.
-        flat = torch.linalg.qr(normal(1_000, NUMBERS)).Q * 1_000**0.5
-        test_x, test_y = posed(flat.view(-1, POSITIONS, NUMBERS))
+        test_x, test_y = evenly(normal(1_000, NUMBERS))
         optimiser, errors = torch.optim.Adam(parameters, lr=RATE), []
         for step in range(STEPS + 1):
             if step % EVERY == 0:

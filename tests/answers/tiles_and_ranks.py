@@ -447,7 +447,7 @@ tiled.reject("the sum is not rescaled", "the sum so far is not scaled", with_(sc
 tiled.reject("nothing is rescaled", "neither output nor sum so far", with_(
     scale_out=False, scale_sum=False
 ))  # fmt: skip
-tiled.reject("the last, smaller tile is skipped", "last, smaller tile are not", whole_tiles)
+tiled.reject("the last, smaller tile is skipped", "last, smaller tile are left out", whole_tiles)
 tiled.reject("averaged", "of the tiles were averaged", joined_by(averaged))
 tiled.reject("nothing hidden", "nothing is hidden", with_mask(lambda i, j, *_: j < 0))
 tiled.reject("from the upper left", "as if n_q and n_k were equal", with_mask(
@@ -456,10 +456,10 @@ tiled.reject("from the upper left", "as if n_q and n_k were equal", with_mask(
 tiled.reject("the mask anew in every tile", "begins anew in every tile", with_mask(
     lambda i, j, top, left, *_: j - left > i - top
 ))  # fmt: skip
-tiled.reject("a tile whole if in part", "seen in part is heard whole", with_mask(
+tiled.reject("a tile whole if in part", "seen in part counts whole", with_mask(
     lambda i, j, top, left, n_q, n_k, bottom, right: (left > n_k - n_q + bottom - 1) | (j < 0)
 ))  # fmt: skip
-tiled.reject("a tile not at all if in part", "not heard at all", partly_seen_skipped)
+tiled.reject("a tile not at all if in part", "in part is left out", partly_seen_skipped)
 tiled.reject("all at once", r"a tensor of shape \(1, 1, 193, 214\) came about", whole)
 tiled.reject("no scale", "scale is not 1/√d_k but 1$", unscaled)
 tiled.reject("no root", "but 1/d_k$", lambda q, *a: online(q / q.shape[-1] ** 0.5, *a))
@@ -482,10 +482,10 @@ tiled.reject("queries by local places", "from the top of their tile", with_mask(
 tiled.reject("keys by local places", "from the left of their tile", with_mask(
     lambda i, j, top, left, n_q, n_k, *_: j - left > i + n_k - n_q
 ))  # fmt: skip
-tiled.reject("not its own place", "hear the key at its own place", with_mask(
+tiled.reject("not its own place", "attend to the key at its own position", with_mask(
     lambda i, j, top, left, n_q, n_k, *_: j >= i + n_k - n_q
 ))  # fmt: skip
-tiled.reject("one key too many", "hears the key after its own place", with_mask(
+tiled.reject("one key too many", "attends to the key after its own position", with_mask(
     lambda i, j, top, left, n_q, n_k, *_: j > i + n_k - n_q + 1
 ))  # fmt: skip
 tiled.reject("rows of tiles", r"a tensor of shape \(1, 1, 9, 214\) came about", rows_at_once)
@@ -841,8 +841,8 @@ def changes_its_keys(rank, q, k, v):
 
 
 ring.reject("by local places", "masked as if it were the rank's own", ring_with(may=local_places))
-ring.reject("later blocks", "blocks of later positions are heard", ring_with(may=own_alone_masked))
-ring.reject("a shift too few", "block that comes last is not heard", last_forgotten)
+ring.reject("later blocks", "later blocks are attended to", ring_with(may=own_alone_masked))
+ring.reject("a shift too few", "block that comes last is left out", last_forgotten)
 ring.reject("a shift too many", "calls it once more", shifts_after_all)
 ring.reject("the other way round", "if the ring turned the other way", ring_with(
     source=lambda rank, s: rank.rank + s
@@ -850,7 +850,9 @@ ring.reject("the other way round", "if the ring turned the other way", ring_with
 ring.reject("gathered", "by rank.shift alone\n.*all_gather was called", gathered)
 ring.reject("reduced", "all_reduce was called", reduced)
 ring.reject("all keys at once", "no tensor of the keys of all 5.*came about", joined_first)
-ring.reject("NaN of two that see nothing", "if a query sees nothing of a block", from_the_future_first)
+ring.reject(
+    "NaN of two that see nothing", "if a query sees nothing of a block", from_the_future_first
+)
 ring.reject("dies on the last", "on rank 3 of 4: IndexError.*return .k..rank.rank.", (
     dies_on_the_last
 ))  # fmt: skip
@@ -858,11 +860,11 @@ ring.reject("a loop on one rank", r"ranks \[1\] of 4 gave none", loops)
 ring.reject("one leaves at once", "rank 0 of 4 returned after 0 shifts", leaves_at_once)
 ring.reject("one leaves late", "rank 0 of 4 returned after 0 shifts, and rank", leaves_late)
 ring.reject("its keys changed", "leaves its blocks.*rank 0 was changed", changes_its_keys)
-ring.reject("its own block alone", "only the rank's own block", own_alone)
+ring.reject("its own block alone", "attends to its own block alone", own_alone)
 ring.reject("nothing hidden", "nothing is hidden", ring_with(may=lambda rank, source, m: (
     torch.ones(m, m, dtype=torch.bool)
 )))  # fmt: skip
-ring.reject("not itself", "a position does not hear itself", ring_with(may=not_itself))
+ring.reject("not itself", "a position does not attend to itself", ring_with(may=not_itself))
 ring.reject("the rank before's", "taken for that of the rank before", ring_with(
     source=lambda rank, s: rank.rank - s - 1
 ))  # fmt: skip

@@ -403,9 +403,9 @@ def wrong_tiles(
     at, right = i + n_k - n_q, (left + block_k).clamp(max=n_k) - 1
     bottom = (top + block_q).clamp(max=n_q) - 1
     masks = {
-        "the keys of the last, smaller tile are not heard": may & (j < n_k // block_k * block_k),
-        "only the first tile of keys is heard": may & (left == 0),
-        "only the last tile of keys is heard": may & (right == n_k - 1),
+        "the keys of the last, smaller tile are left out": may & (j < n_k // block_k * block_k),
+        "only the first tile of keys counts": may & (left == 0),
+        "only the last tile of keys counts": may & (right == n_k - 1),
     }
     if may.all():
         masks |= {"keys are hidden although is_causal is False": j <= at}
@@ -416,11 +416,11 @@ def wrong_tiles(
             "the mask begins anew in every tile": j - left <= i - top,
             "queries are counted from the top of their tile": j <= at - top,
             "keys are counted from the left of their tile": j - left <= at,
-            "a query does not hear the key at its own place": j < at,
-            "a query hears the key after its own place": j <= at + 1,
+            "a query does not attend to the key at its own position": j < at,
+            "a query attends to the key after its own position": j <= at + 1,
             "tiles are skipped as if n_q and n_k were equal": may & (left <= bottom),
-            "a tile that is seen in part is heard whole": left <= bottom + n_k - n_q,
-            "a tile that is seen in part is not heard at all": right <= top + n_k - n_q,
+            "a tile that is seen in part counts whole": left <= bottom + n_k - n_q,
+            "a tile that is seen in part is left out": right <= top + n_k - n_q,
         }
     found = {told: attended(q, k, v, mask) for told, mask in masks.items()}
     d_k, d_v = q.shape[-1], v.shape[-1]
@@ -892,11 +892,11 @@ def wrong_rings(q: Tensor, k: Tensor, v: Tensor, r: int, world: int) -> dict[str
     causal = j <= i
     masks = {
         "a block from elsewhere is masked as if it were the rank's own": local <= i - r * m,
-        "only the rank's own block is heard": causal & (source == r),
+        "the rank attends to its own block alone": causal & (source == r),
         "nothing is hidden": torch.ones_like(causal),
-        "blocks of later positions are heard": causal | (source != r),
-        "the block that comes last is not heard": causal & (source != (r + 1) % world),
-        "a position does not hear itself": j < i,
+        "later blocks are attended to": causal | (source != r),
+        "the block that comes last is left out": causal & (source != (r + 1) % world),
+        "a position does not attend to itself": j < i,
         "blocks are taken for those that would come if the ring turned the other way": (
             (2 * r - source) % world * m + local <= i
         ),

@@ -158,6 +158,7 @@ merge.reject("the other's weight", "each has the other's weight", changed(swappe
 merge.reject("weighted by lse", "weighted by lse, and not by its exp", changed(by_lse))
 merge.reject("weights not divided", "weights do not add up to 1", changed(not_normed))
 merge.reject("the larger lse", "the larger of the two", changed(lse=of_lse(torch.maximum)))
+merge.reject("lse averaged", "their mean", changed(lse=lambda a, b: (a.lse + b.lse) / 2))
 merge.reject("lse added", "that is their sum", changed(lse=of_lse(torch.add)))
 merge.reject(
     "the sum without its logarithm",
@@ -206,7 +207,8 @@ def scored(q, k, v, top, left, block_q, block_k, is_causal):
 
 
 def online(q, k, v, block_q, block_k, is_causal, tile=scored, scale_out=True, scale_sum=True,
-           subtract=True, order=1, floor=-1e30, own=False, each=False, divide=True):  # fmt: skip
+           subtract=True, order=1, floor=-1e30, own=False, each=False, divide=True, up=False,
+           hidden=-INF, skip=lambda *_: False):  # fmt: skip
     """Keep a largest score, a sum and an output, and scale them down when a larger score comes."""
     n_q, n_k = q.shape[-2], k.shape[-2]
     out = q.new_zeros(*q.shape[:-1], v.shape[-1])
@@ -216,9 +218,13 @@ def online(q, k, v, block_q, block_k, is_causal, tile=scored, scale_out=True, sc
         m, total = torch.full_like(acc[..., :1], floor), torch.zeros_like(acc[..., :1])
         for left in list(range(0, n_k, block_k))[::order]:
             s, values = tile(q, k, v, top, left, block_q, block_k, is_causal)
+            s = s.masked_fill(s == -INF, hidden)
+            if is_causal and skip(left, top + n_k - n_q, top + s.shape[2] - 1 + n_k - n_q):
+                continue
             new = torch.maximum(m, s.amax(dim=-1, keepdim=True)) if subtract else 0 * m
             e = (s - (s.amax(dim=-1, keepdim=True) if own else new)).exp()
             scale = (m - new).exp() if subtract else 1.0
+            scale = torch.where(m > floor, 1 / scale, 0.0) if up else scale
             acc = (acc * scale if scale_out else acc) + e @ values
             total = (total * scale if scale_sum else total) + e.sum(dim=-1, keepdim=True)
             m = new
@@ -354,6 +360,12 @@ def last_rows_empty(q, k, v, block_q, block_k, is_causal):
     return out
 
 
+def filled_with_zeros(q, k, v, block_q, block_k, is_causal):
+    fill = 0, 0, 0, -k.shape[2] % block_k
+    k, v = (torch.nn.functional.pad(x, fill) for x in (k, v))
+    return online(q, k, v, block_q, block_k, is_causal)
+
+
 def skipped_too_early(q, k, v, block_q, block_k, is_causal):
     def tile(q, k, v, top, left, block_q, block_k, is_causal):
         s, values = scored(q, k, v, top, left, block_q, block_k, is_causal)
@@ -473,6 +485,19 @@ tiled.reject("the first tile alone", "only the first tile of keys", joined_by(fi
 tiled.reject("the tile's own largest", "largest score of the tile alone", with_(own=True))
 tiled.reject("divided in every tile", "by the sum in every tile", with_(each=True))
 tiled.reject("not divided", "not divided by the sum$", with_(divide=False))
+tiled.reject("scaled the wrong way", "by exp.new − old., and not", with_(up=True))
+tiled.reject("hidden ones 0", "hidden has a finite score", with_(hidden=0.0))
+tiled.reject("hidden ones −10,000", "20,000 was taken off.*finite score", with_(hidden=-1e4))
+tiled.reject("by the first query", "if its first query sees nothing of it", with_(
+    skip=lambda left, first, last: left > first
+))  # fmt: skip
+tiled.reject("skipped one too early", "of which its last query alone sees a key", with_(
+    skip=lambda left, first, last: left >= last
+))  # fmt: skip
+tiled.reject("the wrong way round", "mask is the wrong way round", with_mask(
+    lambda i, j, top, left, n_q, n_k, *_: j < i + n_k - n_q
+))  # fmt: skip
+tiled.reject("filled with zeros", "zeros that fill the last tile", filled_with_zeros)
 tiled.reject("the last rows are forgotten", "block of queries is left empty", last_rows_empty)
 tiled.reject("causal in any case", "although is_causal is False", lambda *a: online(*a[:-1], True))
 tiled.reject("tiles skipped too early", "skipped as if n_q and n_k", skipped_too_early)
@@ -589,6 +614,15 @@ def by_turns(layer, rank, world):
     return dealt(layer, rank, world, mine=list(range(rank, layer.h, world)))
 
 
+def first_columns(layer, rank, world):
+    return dealt(layer, rank, world, columns=list(range(layer.h // world)))
+
+
+def values_first(layer, rank, world):
+    w_qkv, b_qkv, *others = dealt(layer, rank, world)
+    return w_qkv.flip(0), b_qkv.flip(0), *others
+
+
 def bias_of_rank_0(layer, rank, world):
     w_qkv, _, w_o, b_o = dealt(layer, rank, world)
     return w_qkv, dealt(layer, 0, world)[1], w_o, b_o
@@ -611,6 +645,8 @@ heads.reject("repeated, not interleaved", "does not read head i mod h_kv", repea
 heads.reject("keys dealt as queries are", ONE_RANK, keys_dealt_as_queries)
 heads.reject("a copy for each query", "each head once.*the layer's rows", a_copy_for_each_query)
 heads.reject("by turns", "dealt out by turns", by_turns)
+heads.reject("the first columns", r"columns of heads \[0, 1, 2\]$", first_columns)
+heads.reject("values first", "all rows of w_qkv are there, and in another order", values_first)
 heads.reject("biases of rank 0", "entries of b_qkv are not those", bias_of_rank_0)
 heads.reject("w_o turned", r"w_o has the shape \(11, 15\)", rows_of_w_o)
 heads.reject("the bias on every rank", "each of the 2 ranks adds it", lambda *a: dealt(*a, bias=1))
@@ -654,14 +690,14 @@ def side_by_side(rank, q, k, v):
     return out
 
 
-def with_running_largest(rank, q, k, v):
+def with_running_largest(rank, q, k, v, hidden=-INF):
     m = q.shape[2]
     acc, total = torch.zeros_like(v), torch.zeros_like(v[..., :1])
     top = torch.full_like(total, -1e30)
     i = rank.rank * m + torch.arange(m)[:, None]
     for s in range(rank.world):
         j = (rank.rank - s) % rank.world * m + torch.arange(m)
-        scores = (q @ k.mT / q.shape[-1] ** 0.5).masked_fill(j > i, -INF)
+        scores = (q @ k.mT / q.shape[-1] ** 0.5).masked_fill(j > i, hidden)
         new = torch.maximum(top, scores.amax(dim=-1, keepdim=True))
         e, scale = (scores - new).exp(), (top - new).exp()
         acc, total, top = acc * scale + e @ v, total * scale + e.sum(-1, keepdim=True), new
@@ -813,6 +849,16 @@ def travelling(rank, q, k, v, keys=True, values=True, again=False, join=None, ea
     return join([part.out for part in parts if part.lse.isfinite().all()])
 
 
+def own_left_out(rank, q, k, v):
+    """Shift before each block, so that one's own is never at hand."""
+    m, out = q.shape[2], Partial(torch.zeros_like(v), torch.full_like(v[..., 0], -INF))
+    for s in range(1, rank.world):
+        k, v = rank.shift(k), rank.shift(v)
+        part = partial_attention(q, k, v, mask=placed(rank, (rank.rank - s) % rank.world, m))
+        out = tiles.merge(out, part)
+    return out.out
+
+
 def with_queries(rank, q, k, v):
     """Hand on queries too, which nobody needs."""
     d = q.shape[-1]
@@ -849,7 +895,7 @@ ring.reject("the other way round", "if the ring turned the other way", ring_with
 ))  # fmt: skip
 ring.reject("gathered", "by rank.shift alone\n.*all_gather was called", gathered)
 ring.reject("reduced", "all_reduce was called", reduced)
-ring.reject("all keys at once", "no tensor of the keys of all 5.*came about", joined_first)
+ring.reject("all keys at once", "none has the keys of all 5.*came about", joined_first)
 ring.reject(
     "NaN of two that see nothing", "if a query sees nothing of a block", from_the_future_first
 )
@@ -877,3 +923,13 @@ ring.reject("its own again", "its own block again", lambda *a: travelling(*a, ag
 ring.reject("averaged", "blocks were averaged", lambda *a: travelling(*a, join=mean))
 ring.reject("added", "blocks were added as they are", lambda *a: travelling(*a, join=sum))
 ring.reject("queries travel", "a rank handed on", with_queries)
+ring.reject("its own unmasked", "within its own block a rank hides nothing", ring_with(
+    may=lambda rank, source, m: torch.full((m, m), source <= rank.rank)
+))  # fmt: skip
+ring.reject("its own left out", "the rank's own block is left out", own_left_out)
+ring.reject("no scale", "scale is not 1/√d_k but 1$", lambda rank, q, k, v: passed_on(
+    rank, q * q.shape[-1] ** 0.5, k, v
+))  # fmt: skip
+ring.reject("hidden ones −10,000", "20,000 was taken off.*a finite score", lambda *a: (
+    with_running_largest(*a, hidden=-1e4)
+))  # fmt: skip

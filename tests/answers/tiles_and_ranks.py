@@ -487,7 +487,7 @@ tiled.reject("divided in every tile", "by the sum in every tile", with_(each=Tru
 tiled.reject("not divided", "not divided by the sum$", with_(divide=False))
 tiled.reject("scaled the wrong way", "by exp.new − old., and not", with_(up=True))
 tiled.reject("hidden ones 0", "hidden has a finite score", with_(hidden=0.0))
-tiled.reject("hidden ones −10,000", "20,000 was taken off.*finite score", with_(hidden=-1e4))
+tiled.reject("hidden ones −10,000", "12,000 was taken off.*finite score", with_(hidden=-1e4))
 tiled.reject("by the first query", "if its first query sees nothing of it", with_(
     skip=lambda left, first, last: left > first
 ))  # fmt: skip
@@ -930,6 +930,6 @@ ring.reject("its own left out", "the rank's own block is left out", own_left_out
 ring.reject("no scale", "scale is not 1/√d_k but 1$", lambda rank, q, k, v: passed_on(
     rank, q * q.shape[-1] ** 0.5, k, v
 ))  # fmt: skip
-ring.reject("hidden ones −10,000", "20,000 was taken off.*a finite score", lambda *a: (
+ring.reject("hidden ones −10,000", "12,000 was taken off.*a finite score", lambda *a: (
     with_running_largest(*a, hidden=-1e4)
 ))  # fmt: skip

@@ -205,7 +205,7 @@ TILES: tuple[Tiles, ...] = (
     (3, 1, 7, 12, 4, 6, 5, 9, False, "fall"),
     (1, 2, 10, 17, 4, 6, 3, 5, True, "are 3,200 higher"),
     (2, 1, 7, 12, 4, 6, 3, 5, False, "are 3,200 lower"),
-    (2, 1, 9, 16, 4, 6, 5, 3, True, "are 20,000 lower"),
+    (2, 1, 9, 16, 4, 6, 5, 3, True, "are 12,000 lower"),
     (1, 3, 10, 10, 5, 2, 4, 7, True, "rise by hundreds"),
     (1, 2, 8, 17, 4, 3, 5, 7, True, "fall by hundreds"),
     (2, 3, 6, 11, 4, 5, 7, 13, True, "any"),
@@ -226,7 +226,7 @@ REMARKS = {
     "fall": "; in this example scores fall from key to key",
     "are 3,200 higher": "; in this example 3,200 was added to all scores",
     "are 3,200 lower": "; in this example 3,200 was taken off all scores",
-    "are 20,000 lower": "; in this example 20,000 was taken off all scores",
+    "are 12,000 lower": "; in this example 12,000 was taken off all scores",
     "rise by hundreds": "; in this example scores rise by 300 from key to key",
     "fall by hundreds": "; in this example scores fall by 300 from key to key",
 }
@@ -235,7 +235,7 @@ RAISED = {  # by how much scores rise from key to key, and how high the first is
     "fall": (-2, 0),
     "are 3,200 higher": (0, 3200),
     "are 3,200 lower": (0, -3200),
-    "are 20,000 lower": (0, -20_000),
+    "are 12,000 lower": (0, -12_000),
     "rise by hundreds": (300, 0),
     "fall by hundreds": (-300, 0),
 }
@@ -681,7 +681,7 @@ Rings = tuple[int, int, int, int, int, int, str]
 RINGS: tuple[Rings, ...] = (
     (4, 1, 2, 3, 6, 5, "any"),
     (5, 3, 2, 4, 6, 7, "any"),
-    (4, 1, 2, 3, 5, 6, "are 20,000 lower"),
+    (4, 1, 2, 3, 5, 6, "are 12,000 lower"),
     (2, 3, 1, 5, 4, 6, "fall by hundreds"),
     (1, 2, 3, 4, 6, 5, "any"),
     (3, 1, 2, 5, 16, 4, "rise by hundreds"),

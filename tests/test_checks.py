@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stdout
 from functools import cache
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ import numpy as np
 import pytest
 import torch
 
-from labkit import labs
+from labkit import causal_mask, labs
 from labkit.labs import NotYet, Wrong, guard
 from labkit.labs.bug_zoo import check as bug_zoo
 from labkit.labs.multi_head_attention import check as multi_head_attention
@@ -510,6 +511,18 @@ def test_without_gloo_the_ring_is_not_tried(monkeypatch: pytest.MonkeyPatch):
     error, printed = judged(exercise.check, next(iter(exercise.right.values())))
     assert error is None
     assert printed == f"{NO_GLOO}\n"
+
+
+@pytest.mark.parametrize("example", tiles_and_ranks.TILES[:2])
+def test_the_first_tiles_and_ranks_tell_every_named_cause_from_the_others(example: Any):
+    *sizes, block_q, block_k, is_causal, what = example
+    q, k, v = tiles_and_ranks.drawn(tiles_and_ranks.TILES.index(example), tuple(sizes), what)
+    may = causal_mask(q.shape[2], k.shape[2])
+    if not is_causal:
+        may = torch.ones_like(may)
+    known = tiles_and_ranks.wrong_tiles(q, k, v, may, block_q, block_k)
+    alike = [pair for pair in combinations(known, 2) if guard.near(*(known[one] for one in pair))]
+    assert alike == []
 
 
 NOT_AN_ANSWERS = {  # said of what is installed

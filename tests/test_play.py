@@ -7,7 +7,8 @@ import re
 import sys
 from collections.abc import Callable
 from importlib import import_module
-from itertools import product
+from itertools import pairwise, product
+from typing import Any
 
 import pytest
 import torch
@@ -32,8 +33,10 @@ from labkit.models.encoder import load_encoder
 from labkit.models.gpt import load_gpt
 from labkit.models.stories import RELATIONS
 from labkit.models.training import without
+from labkit.ranks import has_gloo
 from labkit.softmax import softmax_jacobian
-from press.labs import TOPICS
+from press.labs import TOPICS, solutions
+from press.notebooks import read
 from tests.answers import Exercise
 from tests.answers import counting as counting_answers
 from tests.answers import head_hunt as head_hunt_answers
@@ -716,3 +719,64 @@ def test_only_tiles_and_merges_that_run_can_be_chosen():
     for unfit in (raises, lambda *arguments: None, lambda *arguments: torch.zeros(1, 2)):
         options = tiles_and_ranks.laboratory(unfit, unfit).controls["bug"].options
         assert not {tiles_and_ranks.YOURS, tiles_and_ranks.YOUR_MERGE} & set(options)
+
+
+def of_tiles_and_ranks(name: str) -> Callable[..., Any]:
+    """Run the lab's own solution."""
+    names = {"torch": torch, "tiles": tiles}
+    solution = next(s for s in solutions(read(TOPICS["tiles_and_ranks"])) if f"def {name}(" in s)
+    exec(solution, names)
+    return names[name]
+
+
+def test_tiles_in_the_story_gpt_leave_its_loss_and_hold_no_square(capsys, monkeypatch):
+    monkeypatch.setattr(tiles_and_ranks, "ROUNDS", 1)
+    tiles_and_ranks.tiles_in_the_model(tiled_attention=of_tiles_and_ranks("tiled_attention"))
+    told, _, table = capsys.readouterr().out.partition("\n\n")
+    usual, own, entropy = map(float, re.findall(r"(?:: |is )(0\.7\d+)", told))
+    assert usual == pytest.approx(own, abs=2e-4)
+    assert 0 < usual - entropy < 0.01
+    rows = [line.replace(",", "").split() for line in table.splitlines()[3:]]
+    assert [int(row[0]) for row in rows] == [256, 512, 1024, 2048]
+    square, tile = ([float(row[i]) for row in rows] for i in (3, 4))
+    assert all(3.9 < b / a < 4.1 for a, b in pairwise(square))
+    assert tile[-1] < 2 * tile[0] < square[-1] / 50
+
+
+@pytest.mark.skipif(not has_gloo(), reason="without gloo the ring is not tried")
+def test_a_ring_in_the_story_gpt_leaves_its_loss_and_draws_its_messages(capsys):
+    tiles_and_ranks.ring_in_the_model(ring_attention=of_tiles_and_ranks("ring_attention"))
+    told, words, drawn = capsys.readouterr().out.split("\n\n")
+    usual, own, _ = map(float, re.findall(r"(?:: |is )(0\.7\d+)", told))
+    assert usual == pytest.approx(own, abs=2e-4)
+    assert [line.split(":")[0] for line in words.splitlines()] == [f"rank {r}" for r in range(4)]
+    assert len(re.findall(r"[kv] of \d", drawn)) == 24
+    assert len(re.findall(r"\([kv] of \d\)", drawn)) == 12
+    assert "k of 3 " not in drawn
+    assert "handed on 18,432 bytes; " in drawn
+    assert drawn.endswith(" = 18,432.\n")
+
+
+def test_a_ring_that_fails_in_the_story_gpt_or_has_no_gloo_says_so(capsys, monkeypatch):
+    def fails(rank, q, k, v):
+        return v if rank.world == 1 else 1 / 0
+
+    if has_gloo():
+        tiles_and_ranks.ring_in_the_model(ring_attention=fails)
+        assert "did not come to its end: rank" in capsys.readouterr().out
+    monkeypatch.setattr(tiles_and_ranks, "has_gloo", lambda: False)
+    tiles_and_ranks.ring_in_the_model(ring_attention=fails)
+    assert "without the engine gloo" in capsys.readouterr().out
+
+
+def test_what_tiles_and_ranks_hand_on_is_named_in_any_layout():
+    k, v, other = torch.randn(3, 1, 2, 3, 4)
+    blocks = [(other, 2 * other), (k, v)]
+    for t, what in (
+        (k.transpose(1, 2), "k of 1"),
+        (v.contiguous(), "v of 1"),
+        (torch.stack([v, k]), "k, v of 1"),
+        (torch.cat([k, v], -1), "k, v of 1"),
+    ):
+        assert tiles_and_ranks.named(t, blocks) == (what, 1)
+    assert tiles_and_ranks.named(k + 1, blocks) == ("(1, 2, 3, 4)", -1)

@@ -366,6 +366,34 @@ step.reject(
     "mask after the softmax", "after the softmax", step_with(lambda s, may: s.softmax(-1) * may)
 )
 step.reject("scores times the mask", "set to 0", step_with(lambda s, may: (s * may).softmax(-1)))
+step.reject(
+    "softmax over the heads",
+    "over the heads",
+    step_with(lambda s, may: s.masked_fill(~may, -1e9).softmax(dim=1)),
+)
+step.reject(
+    "True for hidden",
+    "hides what it should leave",
+    step_with(lambda s, may: s.masked_fill(may, -1e9).softmax(dim=-1)),
+)
+
+
+class RemembersItself:
+    """A step that keeps keys and values of its own beside the cache."""
+
+    def __call__(self, layer, x, cache):
+        q, k, v = heads_of(layer, x)
+        if cache.n == 0:
+            self.k, self.v = k, v
+        else:
+            self.k, self.v = torch.cat([self.k, k], dim=2), torch.cat([self.v, v], dim=2)
+        cache.append(k, v)
+        return mixed(layer, q, self.k, self.v, causal_mask(q.shape[2], self.k.shape[2]))
+
+
+step.reject(
+    "a memory of its own", "cropped and its texts reordered.*outputs differ", RemembersItself()
+)
 step.reject("split by a view", "mixes positions and heads$", step_with(split=view_alone))
 step.reject("joined as it lies", "without moving the axis", step_with(join=join_as_it_lies))
 step.reject("two views", "joined by another", step_with(split=view_alone, join=join_as_it_lies))
@@ -463,8 +491,13 @@ def words_alone(model, ids, more, c):
 
 
 def one_word_lost(model, ids, more, c):
-    out = generated(model, ids, more + 1, c)
-    return torch.cat([out[:, : ids.shape[1]], out[:, ids.shape[1] + 1 :]], dim=1)
+    caches = model.caches()
+    for piece in ids.split(c, dim=1):
+        logits = model(piece, caches=caches)
+    for _ in range(more):
+        logits = model(logits[:, -1:].argmax(dim=-1), caches=caches)
+        ids = torch.cat([ids, logits[:, -1:].argmax(dim=-1)], dim=1)
+    return ids
 
 
 def generated_on(model, ids, more, caches, word):
@@ -523,6 +556,19 @@ writing.reject("no cache", "at most 3 words|each word once", without_cache)
 writing.reject("the prompt at once", "at most 3 words of a text.*with 5", whole_prompt)
 writing.reject("a cache for each piece", "only the last piece", fresh_for_each_piece)
 writing.reject("each word alone", "each word is read alone", words_alone)
+
+
+def kept_nowhere(model, ids, more, c):
+    for piece in ids.split(c, dim=1):
+        logits = model(piece)
+    for _ in range(more):
+        word = logits[:, -1:].argmax(dim=-1)
+        ids = torch.cat([ids, word], dim=1)
+        logits = model(word)
+    return ids
+
+
+writing.reject("no caches at all", "kept from one call to the next", kept_nowhere)
 writing.reject("one word is lost", "goes on one word later", one_word_lost)
 writing.reject("the rest of the prompt is left out", "piece was left out", whole_pieces_only)
 writing.reject("the last word is read twice", "last word was read twice", last_twice)

@@ -138,15 +138,20 @@ def step(function: Callable[[MultiHeadAttention, Tensor, KVCache], Tensor]) -> N
         x = drawing(B)(B, sum(counts), sizes[0])
         for m, n in zip(counts, accumulate(counts), strict=True):
             expect_step(answer, layer, x[:, :n], m, cache)
+        index = torch.arange(B).flip(0)
+        cache.crop(n - 2)
+        cache.reorder(index)
+        x = torch.cat([x[index, : n - 2], drawing(n)(B, 3, sizes[0])], dim=1)
+        expect_step(answer, layer, x, 3, cache, " since it was cropped and its texts reordered")
     right("step", "Every new position hears all before it and itself, and is kept for those after.")
 
 
 def expect_step(
-    answer: Answer, layer: MultiHeadAttention, x: Tensor, m: int, cache: KVCache
+    answer: Answer, layer: MultiHeadAttention, x: Tensor, m: int, cache: KVCache, told: str = ""
 ) -> None:
     """Demand the outputs of the last m positions, and that the cache has them all afterwards."""
     B, n, _ = x.shape
-    shown = Shown(cache, f"a KVCache that holds {n - m} positions")
+    shown = Shown(cache, f"a KVCache that holds {n - m} positions{told}")
     outcome = answer(layer=layer, x=x[:, n - m :], cache=shown)
     out = outcome.tensor(B, m, x.shape[-1])
     outcome.demand(
@@ -190,12 +195,6 @@ def generate(function: Callable[[gpt.GPT, Tensor, int, int], Tensor]) -> None:
             f"the prompt stands in front, {show(ids)}",
             f"the first {n} of each text came as {show(got[:, :n])}",
         )
-        outcome.demand(
-            torch.equal(got, wanted),
-            "each new word is the one with the largest logit, once the model has read all before "
-            f"it: after {show(ids)} come {show(wanted[:, n:])}",
-            f"came {show(got[:, n:])}" + known_text(model, ids, more, c, got),
-        )
         longest = max((shape[-1] for shape in calls), default=0)
         outcome.demand(
             longest <= c,
@@ -207,6 +206,12 @@ def generate(function: Callable[[gpt.GPT, Tensor, int, int], Tensor]) -> None:
             words <= B * (n + more),
             f"the model reads each word once: {B} × ({n} + {more}) at most",
             f"it read {words}, in {len(calls)} calls",
+        )
+        outcome.demand(
+            torch.equal(got, wanted),
+            "each new word is the one with the largest logit, once the model has read all before "
+            f"it: after {show(ids)} come {show(wanted[:, n:])}",
+            f"came {show(got[:, n:])}" + known_text(model, ids, more, c, got),
         )
     right("generate", "It writes what the model would write without a cache, and reads all once.")
 
@@ -582,8 +587,10 @@ def wrong_heads(
     }
     s = s / d_k**0.5
     return found | {
+        "the softmax is over the heads": s.masked_fill(~may, -1e9).softmax(1) @ v,
         "the softmax is over the queries": s.masked_fill(~may, -INF).softmax(-2) @ v,
         "the mask comes after the softmax": s.softmax(-1) * may @ v,
+        "the mask hides what it should leave": s.masked_fill(may, -1e9).softmax(-1) @ v,
         "hidden scores are set to 0, and e⁰ is 1": (s * may).softmax(-1) @ v,
     }
 
@@ -677,12 +684,14 @@ def known_text(model: Model, ids: Tensor, more: int, c: int, got: Tensor) -> str
     """Name the mistake by which a model writes this text, as the end of a sentence."""
     n = ids.shape[1]
     start = (n - 1) // c * c  # of the prompt's last piece
-    alone = ids
+    alone, forgets = ids, greedy(model, ids[:, start:], 1)
     for _ in range(more):
-        alone = torch.cat([alone, model(alone[:, -1:])[:, -1:].argmax(dim=-1)], dim=1)
+        alone = torch.cat([alone, greedy(model, alone[:, -1:], 1)[:, 1:]], dim=1)
+        forgets = torch.cat([forgets, greedy(model, forgets[:, -1:], 1)[:, 1:]], dim=1)
     texts = {
         "where only the last piece of the prompt was read": greedy(model, ids[:, start:], more),
         "where each word is read alone": alone,
+        "where nothing is kept from one call to the next": forgets[:, :-1],
         "one word later": greedy(model, ids, more + 1),
         "where the prompt's last word was read twice": greedy(
             model, torch.cat([ids, ids[:, -1:]], dim=1), more

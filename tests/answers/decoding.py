@@ -314,7 +314,7 @@ SCALES = {
 for told, scale in SCALES.items():
     step.reject(f"scale {told}", f"not 1/√d_k but {told}$", stepped(scale=scale))
 step.reject(
-    "one later", "one position after a position", stepped(lambda a, b: lower(a, b, b - a + 1))
+    "one later", "hears the one after it as well", stepped(lambda a, b: lower(a, b, b - a + 1))
 )
 
 
@@ -748,6 +748,9 @@ def keeps_its_block(layer, x, kept, w):
     return out, (k[:, :, -w:], v[:, :, -w:])
 
 
+window.reject(
+    "the upper left corner", "upper left", masked(lambda a, b, w: window_mask(b, b, w)[:a])
+)
 window.reject("the past is not joined", "the past is not heard", without_past)
 window.reject("its block alone is kept", "past only the last block", keeps_its_block)
 window.reject("the future is heard", "later positions of the block are heard", masked(not_causal))

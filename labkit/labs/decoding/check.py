@@ -533,20 +533,24 @@ def expect_rows(
 def wrong_steps(layer: MultiHeadAttention, x: Tensor, m: int) -> dict[str, Tensor]:
     """Give what comes out of a step that goes wrong, by the words for it."""
     n = x.shape[1]
-    all_, causal = torch.ones(m, n, dtype=torch.bool), causal_mask(m, n)
-    masks = {
-        "later positions of the block are heard": all_,
-        "one position after a position is heard": all_.tril(n - m + 1),
-        "the past is not heard": causal & (torch.arange(n) >= n - m),
-        "the mask begins in the upper left corner, as if nothing came before": all_.tril(),
-        "a position does not hear itself": all_.tril(n - m - 1),
-    }
-    found = {told: attended(layer, x, m, may) for told, may in masks.items()}
+    found = {told: attended(layer, x, m, may) for told, may in wrong_masks(m, n).items()}
     twice = torch.cat([x, x[:, -m:]], dim=1)
     found["the new positions are joined to the past twice"] = attended(
         layer, twice, m, causal_mask(m, n + m)
     )
-    return found | wrong_layers(layer, x, m, causal)
+    return found | wrong_layers(layer, x, m, causal_mask(m, n))
+
+
+def wrong_masks(m: int, n: int) -> dict[str, Tensor]:
+    """Give masks (m, n) that are not the causal one, by the words for them."""
+    every = torch.ones(m, n, dtype=torch.bool)
+    return {
+        "later positions of the block are heard": every,
+        "each position hears the one after it as well": every.tril(n - m + 1),
+        "the past is not heard": causal_mask(m, n) & (torch.arange(n) >= n - m),
+        "the mask begins in the upper left corner, as if nothing came before": every.tril(),
+        "a position does not hear itself": every.tril(n - m - 1),
+    }
 
 
 def wrong_layers(layer: MultiHeadAttention, x: Tensor, m: int, may: Tensor) -> dict[str, Tensor]:
@@ -610,22 +614,17 @@ def expanded(k: Tensor, v: Tensor, h: int) -> tuple[Tensor, Tensor]:
 
 def wrong_groups(q: Tensor, k: Tensor, v: Tensor) -> dict[str, Tensor]:
     """Give what comes of shared keys that are read wrongly, by the words for it."""
-    h, h_kv, m, n = q.shape[1], k.shape[1], q.shape[2], k.shape[2]
-    tiled_k, tiled_v = (x.repeat(1, h // h_kv, 1, 1) for x in (k, v))
-    every = torch.ones(m, n, dtype=torch.bool)
-    return wrong_heads(q, *expanded(k, v, h), causal_mask(m, n)) | {
+    h, m, n = q.shape[1], q.shape[2], k.shape[2]
+    shared_k, shared_v = expanded(k, v, h)
+    tiled_k, tiled_v = (x.repeat(1, h // x.shape[1], 1, 1) for x in (k, v))
+    found = {
         "it is as if the heads of keys were dealt out in turn: head 0 to the first, head 1 to the "
         "second, and head 0 again": over_shared(q, tiled_k, tiled_v),
-        "keys are read rightly, and values in turn": over_shared(
-            q, k.repeat_interleave(h // h_kv, dim=1), tiled_v
-        ),
+        "keys are read rightly, and values in turn": over_shared(q, shared_k, tiled_v),
         "all heads read the first head of keys": over_shared(q, k[:, :1], v[:, :1]),
-        "later positions of the block are heard": over_shared(q, k, v, every),
-        "the mask begins in the upper left corner, as if nothing came before": over_shared(
-            q, k, v, every.tril()
-        ),
-        "a position does not hear itself": over_shared(q, k, v, every.tril(n - m - 1)),
     }
+    found |= {told: over_shared(q, k, v, may) for told, may in wrong_masks(m, n).items()}
+    return found | wrong_heads(q, shared_k, shared_v, causal_mask(m, n))
 
 
 def heads_of(layer: MultiHeadAttention, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -647,6 +646,9 @@ def wrong_windows(
         "one position too few is heard": window_mask(m, n, max(w - 1, 1)),
         "the window is that of the block's last position": causal & (place >= n - w),
         "later positions of the block are heard": place > own - w,
+        "the mask begins in the upper left corner, as if nothing came before": window_mask(n, n, w)[
+            :m
+        ],
         "the past is not heard": may & (place >= n - m),
         "of the past only the last block is heard": may & (place >= n - m - before),
     }

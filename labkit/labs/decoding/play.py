@@ -352,7 +352,8 @@ def curves(kept: Run, again: Run) -> Any:
         yaxis={"title": "milliseconds for one more word", "rangemode": "tozero"},
         yaxis2={
             **{"title": "KiB held", "overlaying": "y", "side": "right", "rangemode": "tozero"},
-            **{"automargin": True, "showgrid": False},
+            **{"automargin": True, "showgrid": False, "tickmode": "auto"},
         },
         height=420,
+        legend={"y": -0.25},
     )

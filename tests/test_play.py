@@ -10,6 +10,7 @@ from importlib import import_module
 from itertools import pairwise, product
 from typing import Any
 
+import IPython.display
 import pytest
 import torch
 import torch.nn.functional as F
@@ -39,6 +40,7 @@ from press.labs import TOPICS, solutions
 from press.notebooks import read
 from tests.answers import Exercise
 from tests.answers import counting as counting_answers
+from tests.answers import decoding as decoding_answers
 from tests.answers import head_hunt as head_hunt_answers
 
 pytestmark = pytest.mark.slow
@@ -321,7 +323,7 @@ def test_several_changes_are_drawn_once():
     assert len(drawn) == 1
 
 
-def stub(scores, may):
+def stub(*arguments):
     raise NotImplementedError
 
 
@@ -661,6 +663,54 @@ def test_only_a_step_that_runs_can_be_chosen():
 
     for unfit in (raises, lambda layer, x, cache: None, lambda layer, x, cache: x[:, -1:, :5]):
         assert decoding.YOURS not in decoding.laboratory(unfit).controls["bug"].options
+
+
+def run_of(capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch, step: object) -> tuple:
+    """Give what lab 8's finale prints with a step, and the figure that it shows."""
+    shown: list = []
+    monkeypatch.setattr(IPython.display, "display", shown.append)
+    decoding.write_story(Cache=decoding_answers.Joins, step=step)
+    return capsys.readouterr().out, *shown
+
+
+def test_a_learners_cache_writes_the_same_story(
+    capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
+):
+    threads = torch.get_num_threads()
+    told, figure = run_of(capsys, monkeypatch, decoding_answers.stepped())
+    assert told.startswith("the map suits mia lake .\nthe box suits tom hill .\nthe key suits ann")
+    assert "changes no word: all 400 are" in told
+    assert "Positions read: 84,600 without your cache, 411 with it." in told
+    assert "holds 420,864 bytes of 411 positions" in told
+    without, kept, held = figure.data
+    assert without.y[-1] > 4 * kept.y[-1], "and grows"
+    assert without.y[-1] > 4 * without.y[0]
+    assert list(held.y) == pytest.approx(list(kept.x), abs=1), "a KiB for each position"
+    assert torch.get_num_threads() == threads
+
+
+def test_a_story_tells_of_the_upper_left_corner(
+    capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(decoding, "LONG", 30)
+    told, _ = run_of(capsys, monkeypatch, decoding_answers.step_by_flag)
+    assert "the key suits suits suits suits" in told
+    assert "changes the text: only the first 3 of 30 words are the same" in told
+
+
+def test_a_story_that_takes_too_long_ends(
+    capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(decoding, "WITHIN", 1e-9)
+    told, figure = run_of(capsys, monkeypatch, decoding_answers.stepped())
+    assert "no more words were begun" in told
+    assert [len(line.x) for line in figure.data] == [1, 1, 1]
+
+
+def test_a_story_by_stubs_is_an_invitation(
+    capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
+):
+    assert run_of(capsys, monkeypatch, stub)[0].startswith("step is still the stub")
 
 
 def off(laboratory: Laboratory, **settings: object) -> bool:

@@ -136,10 +136,10 @@ class Adds:
 
 
 cache.reject("the caller's tensors in a list", "the caller wrote −77", KeepsTheCallersParts)
-cache.reject("new ones in front", r"5, 6\].*stand before the old", InFront)
+cache.reject("new ones in front", r"came as \[\[\[\[30, 31.*stand before the old", InFront)
 cache.reject("along the heads", "it runs.*Expected size 2 but got size 1", AlongTheHeads)
-cache.reject("new ones only", r"all keys has the shape \(1, 1, 3, 2\)", OnlyTheNew)
-cache.reject("values are not kept", r"all values has the shape \(1, 1, 3, 1\)", ForgetsValues)
+cache.reject("new ones only", r"all keys has the shape \(1, 1, 3, 4\)", OnlyTheNew)
+cache.reject("values are not kept", r"all values has the shape \(1, 1, 3, 3\)", ForgetsValues)
 cache.reject("one list for all caches", "shape", OneForAllCaches)
 cache.reject("keys alone", "2 results: all keys, all values.*a tensor", ReturnsOne)
 cache.reject("float32", "have the type of what is appended, torch.float64", InFloat32)
@@ -299,14 +299,106 @@ step.reject(
 step.reject("no mask onto a past", "text 0 at new position 0.*later pos", stepped(open_onto_past))
 step.reject("the block alone", "the past is not heard", block_alone)
 step.reject("not itself, once there is a past", "does not hear itself", own_unheard_later)
-step.reject(
-    "new ones first in the mask", "takes the new positions for the oldest", stepped(new_first)
-)
-step.reject("not appended", "holds 2 positions.*it holds 0", not_appended)
-step.reject("the last output alone", r"shape \(2, 2, 7\).*\(2, 1, 7\)", last_only)
+step.reject("new ones first in the mask", "outputs differ", stepped(new_first))
+step.reject("not appended", "holds 4 positions.*it holds 0", not_appended)
+step.reject("the last output alone", r"shape \(2, 4, 10\).*\(2, 1, 10\)", last_only)
 step.reject("scaled keys are kept", "holds keys as w_k gives them", scaled_keys_kept)
 step.reject("the bias is added later", "holds values as w_v gives them", bias_added_later)
-step.reject("not scaled", "the scale is not 1/√d_k but 1", stepped(scale=lambda layer: 1.0))
+SCALES = {
+    "1": lambda layer: 1.0,
+    "1/d_k": lambda layer: 1 / layer.d_k,
+    "√d_k": lambda layer: layer.d_k**0.5,
+    "1/√d_v": lambda layer: layer.d_v**-0.5,
+    "1/√d_model": lambda layer: layer.d_model**-0.5,
+}
+for told, scale in SCALES.items():
+    step.reject(f"scale {told}", f"not 1/√d_k but {told}$", stepped(scale=scale))
+step.reject(
+    "one later", "hears the one after it as well", stepped(lambda a, b: lower(a, b, b - a + 1))
+)
+
+
+def step_with(attend=None, split=split_heads, join=merge_heads, bias=True, residual=False):
+    """Make a step with a part of one's own; ``attend`` is handed scaled scores and a mask."""
+
+    def step(layer, x, cache):
+        parts = (layer.w_q, layer.w_k, layer.w_v)
+        q, k, v = (split(part(x) if bias else x @ part.weight.T, layer.h) for part in parts)
+        k, v = cache.append(k, v)
+        may = causal_mask(q.shape[2], k.shape[2])
+        s = q @ k.mT / layer.d_k**0.5
+        weights = attend(s, may) if attend else s.masked_fill(~may, -INF).softmax(dim=-1)
+        out = layer.w_o(join(weights @ v))
+        return x + out if residual else out
+
+    return step
+
+
+def view_alone(x, h):
+    return x.reshape(len(x), h, x.shape[1], -1)
+
+
+def join_as_it_lies(heads):
+    return heads.reshape(len(heads), heads.shape[2], -1)
+
+
+def appends_twice(layer, x, cache):
+    _, k, v = heads_of(layer, x)
+    cache.append(k, v)
+    return stepped()(layer, x, cache)
+
+
+def joins_once_more(layer, x, cache):
+    q, k, v = heads_of(layer, x)
+    cache.append(k, v)
+    k, v = torch.cat([cache.k, k], dim=2), torch.cat([cache.v, v], dim=2)
+    return mixed(layer, q, k, v, causal_mask(q.shape[2], k.shape[2]))
+
+
+step.reject("appended twice", "holds 4 positions.*it holds 8", appends_twice)
+step.reject("joined once more", "joined to the past twice", joins_once_more)
+step.reject(
+    "softmax over the queries",
+    "over the queries",
+    step_with(lambda s, may: s.masked_fill(~may, -INF).softmax(dim=-2)),
+)
+step.reject(
+    "mask after the softmax", "after the softmax", step_with(lambda s, may: s.softmax(-1) * may)
+)
+step.reject("scores times the mask", "set to 0", step_with(lambda s, may: (s * may).softmax(-1)))
+step.reject(
+    "softmax over the heads",
+    "over the heads",
+    step_with(lambda s, may: s.masked_fill(~may, -1e9).softmax(dim=1)),
+)
+step.reject(
+    "True for hidden",
+    "hides what it should leave",
+    step_with(lambda s, may: s.masked_fill(may, -1e9).softmax(dim=-1)),
+)
+
+
+class RemembersItself:
+    """A step that keeps keys and values of its own beside the cache."""
+
+    def __call__(self, layer, x, cache):
+        q, k, v = heads_of(layer, x)
+        if cache.n == 0:
+            self.k, self.v = k, v
+        else:
+            self.k, self.v = torch.cat([self.k, k], dim=2), torch.cat([self.v, v], dim=2)
+        cache.append(k, v)
+        return mixed(layer, q, self.k, self.v, causal_mask(q.shape[2], self.k.shape[2]))
+
+
+step.reject(
+    "a memory of its own", "cropped and its texts reordered.*outputs differ", RemembersItself()
+)
+step.reject("split by a view", "mixes positions and heads$", step_with(split=view_alone))
+step.reject("joined as it lies", "without moving the axis", step_with(join=join_as_it_lies))
+step.reject("two views", "joined by another", step_with(split=view_alone, join=join_as_it_lies))
+step.reject("no biases", "biases of w_q", step_with(bias=False))
+step.reject("a residual", "x is added", step_with(residual=True))
 
 
 # Writing
@@ -399,8 +491,13 @@ def words_alone(model, ids, more, c):
 
 
 def one_word_lost(model, ids, more, c):
-    out = generated(model, ids, more + 1, c)
-    return torch.cat([out[:, : ids.shape[1]], out[:, ids.shape[1] + 1 :]], dim=1)
+    caches = model.caches()
+    for piece in ids.split(c, dim=1):
+        logits = model(piece, caches=caches)
+    for _ in range(more):
+        logits = model(logits[:, -1:].argmax(dim=-1), caches=caches)
+        ids = torch.cat([ids, logits[:, -1:].argmax(dim=-1)], dim=1)
+    return ids
 
 
 def generated_on(model, ids, more, caches, word):
@@ -454,14 +551,27 @@ def last_piece_lost(model, ids, more, c):
     return generated_on(model, ids, more, caches, logits[:, -1:].argmax(dim=-1))
 
 
-writing.reject("where c divides n", "each new word is", last_piece_lost)
+writing.reject("where c divides n", "last piece was left out", last_piece_lost)
 writing.reject("no cache", "at most 3 words|each word once", without_cache)
 writing.reject("the prompt at once", "at most 3 words of a text.*with 5", whole_prompt)
 writing.reject("a cache for each piece", "only the last piece", fresh_for_each_piece)
 writing.reject("each word alone", "each word is read alone", words_alone)
+
+
+def kept_nowhere(model, ids, more, c):
+    for piece in ids.split(c, dim=1):
+        logits = model(piece)
+    for _ in range(more):
+        word = logits[:, -1:].argmax(dim=-1)
+        ids = torch.cat([ids, word], dim=1)
+        logits = model(word)
+    return ids
+
+
+writing.reject("no caches at all", "kept from one call to the next", kept_nowhere)
 writing.reject("one word is lost", "goes on one word later", one_word_lost)
-writing.reject("the rest of the prompt is left out", "each new word is", whole_pieces_only)
-writing.reject("the last word is read twice", "each new word is", last_twice)
+writing.reject("the rest of the prompt is left out", "piece was left out", whole_pieces_only)
+writing.reject("the last word is read twice", "last word was read twice", last_twice)
 writing.reject("all is read again, with fresh caches", "each word once", all_again_but_fresh)
 writing.reject(
     "one word less", "it has the shape", lambda m, i, more, c: generated(m, i, more - 1, c)
@@ -609,7 +719,7 @@ window.reject("labkit's cache, which grows", "numbers are kept", in_labkits_cach
 TOO_MANY, TOO_FEW = "one position too many is heard", "one position too few is heard"
 window.reject(
     "all is kept",
-    "3 positions at most are kept, .* numbers are kept",
+    "8 positions at most are kept, .* numbers are kept, as many as 11 positions have",
     masked(window_mask, all_kept),
 )
 window.reject("the output alone", "2 results", lambda la, x, kept, w: slid(la, x, kept, w)[0][0])
@@ -622,10 +732,27 @@ window.reject(
     masked(lambda a, b, w: window_mask(a, b, w + 1), lambda w: w),
 )
 window.reject("w − 1 are heard", TOO_FEW, masked(lambda a, b, w: window_mask(a, b, max(w - 1, 1))))
-window.reject("cut, and no mask", "outputs differ", only_cut)
-window.reject("cut before attending", "the window is that of the block's last|NaN", cut_before)
-window.reject("empty slots", "outputs differ", empty_slots)
+window.reject("cut, and no mask", "all of the past is heard", only_cut)
+window.reject("cut before attending", "the window is that of the block's last", cut_before)
+window.reject("empty slots", "empty slots of zeros", empty_slots)
 window.reject("minus nought", "1 positions at most.*numbers are kept", minus_zero)
+
+
+def without_past(layer, x, kept, w):
+    return slid(layer, x, None, w)
+
+
+def keeps_its_block(layer, x, kept, w):
+    out, _ = slid(layer, x, kept, w)
+    _, k, v = heads_of(layer, x)
+    return out, (k[:, :, -w:], v[:, :, -w:])
+
+
+window.reject(
+    "the upper left corner", "upper left", masked(lambda a, b, w: window_mask(b, b, w)[:a])
+)
+window.reject("the past is not joined", "the past is not heard", without_past)
+window.reject("its block alone is kept", "past only the last block", keeps_its_block)
 window.reject("the future is heard", "later positions of the block are heard", masked(not_causal))
 
 # Padding on the left
@@ -722,7 +849,7 @@ def right_padding(real, m):
     return causal_mask(m, n) & (torch.arange(n) < real.sum(1, keepdim=True))[:, None, None]
 
 
-padding.reject("from 1", "the first word of each text has place 0", padded_with(shifted))
+padding.reject("from 1", "has place 0.*counted from 1", padded_with(shifted))
 padding.reject("padding counted", "the padding was counted", padded_with(from_the_edge))
 padding.reject("the block's words", "only the words of the block", padded_with(of_block_only))
 padding.reject(
@@ -751,7 +878,7 @@ padding.reject(
     "True for hidden", "changed places", padded_with(may=lambda real, m: ~by_sums(real, m)[1])
 )
 padding.reject("not itself", "itself or a word before it", padded_with(may=own_hidden))
-padding.reject("padding on the right", "that row came", padded_with(may=right_padding))
+padding.reject("padding on the right", "stand on the right", padded_with(may=right_padding))
 
 
 def by_clamped_places(real, m):
@@ -906,17 +1033,66 @@ def misses_by_argmax(fits):
 
 
 STAND = "guesses stand"
-guesses_.reject("a miss by argmax", "guesses stand", lambda *a: accepted(*a, misses_by_argmax))
+guesses_.reject("a miss by argmax", STAND, lambda *a: accepted(*a, misses_by_argmax))
 guesses_.reject("not cut", "afterwards each cache holds", not_cropped)
 guesses_.reject("one left in", "afterwards each cache holds", cropped_by(1))
 guesses_.reject("the first cache alone", "cache 1 of 2 holds", first_cache_alone)
 guesses_.reject("without the last word", STAND, without_last)
-guesses_.reject("a sum for the first miss", STAND, lambda *a: accepted(*a, lambda fits: fits.sum()))
-guesses_.reject("all its own words", STAND, all_own)
-guesses_.reject("one by one", "called once, with 4 words.*1 and 1", one_by_one)
+guesses_.reject(
+    "a sum for the first miss",
+    "agrees behind the first",
+    lambda *a: accepted(*a, lambda fits: fits.sum()),
+)
+guesses_.reject("all its own words", "nothing is thrown away", all_own)
+guesses_.reject("one by one", "called once, with 5 words.*1 and 1", one_by_one)
 guesses_.reject("read again", "called once", reads_again)
 guesses_.reject("compared one later", STAND, shifted_by_one)
-guesses_.reject("the wrong guess is kept", "one by one", guess_kept)
+guesses_.reject("the wrong guess is kept", "one by one.*the guess that differs is in", guess_kept)
+
+
+def judged_by(stands):
+    """Make an answer that counts guesses by a function of logits, own words and guesses."""
+
+    def accept(model, caches, last, guesses):
+        past = caches[0].n
+        logits = model(torch.cat([last, guesses], dim=1), caches=caches)[0]
+        own = logits.argmax(dim=-1)
+        a = stands(logits, own.tolist(), guesses[0].tolist())
+        for cache in caches:
+            cache.crop(past + 1 + a)
+        return own[None, : a + 1]
+
+    return accept
+
+
+def by_index_of_the_wrong_guess(logits, own, guesses):
+    wrong = [guess for guess, word in zip(guesses, own, strict=False) if guess != word]
+    return guesses.index(wrong[0]) if wrong else len(guesses)
+
+
+def by_index_of_the_own_word(logits, own, guesses):
+    wrong = [word for guess, word in zip(guesses, own, strict=False) if guess != word]
+    return own.index(wrong[0]) if wrong else len(guesses)
+
+
+def among_the_best(count):
+    def stands(logits, own, guesses):
+        best = logits.topk(count).indices.tolist()
+        fits = [guess in row for guess, row in zip(guesses, best, strict=False)]
+        return [*fits, False].index(False)
+
+    return stands
+
+
+guesses_.accept("judged by lists", judged_by(among_the_best(1)))
+guesses_.reject("the wrong guess's first place", STAND, judged_by(by_index_of_the_wrong_guess))
+guesses_.reject("the own word's first place", STAND, judged_by(by_index_of_the_own_word))
+guesses_.reject("among the best two", STAND, judged_by(among_the_best(2)))
+guesses_.reject(
+    "no word of its own",
+    "the model's word after them is missing",
+    lambda *a: accepted(*a)[:, :-1],
+)
 
 # Heads that share keys
 sharing = Exercise(decoding.grouped)
@@ -1017,9 +1193,16 @@ sharing.reject("a fold under one triangle", "outputs differ", fold_without_its_m
 sharing.reject("PyTorch's causal flag", "upper left corner", upper_left_flag)
 sharing.reject("no mask", "later positions", lambda q, k, v: repeated(q, k, v, may=every(q, k)))
 sharing.reject("the first head for all", "read the first head", first_head)
-sharing.reject("the mean", "the mean of the heads", mean_head)
+sharing.reject("the mean", "outputs differ", mean_head)
 sharing.reject("one head a group", "it has the shape", one_per_group)
-sharing.reject("not scaled", "not 1/√d_k but 1", lambda q, k, v: repeated(q, k, v, scale=1.0))
+sharing.reject("not scaled", "not 1/√d_k but 1$", lambda q, k, v: repeated(q, k, v, scale=1.0))
+sharing.reject(
+    "not itself",
+    "does not hear itself",
+    lambda q, k, v: repeated(
+        q, k, v, may=lower(q.shape[2], k.shape[2], k.shape[2] - q.shape[2] - 1)
+    ),
+)
 sharing.reject("no shared keys", "it runs", lambda q, k, v: attended(q, k, v))
 
 # The zoo

@@ -7,10 +7,12 @@ one says how it goes about its task, that of an unsound one what an observer cou
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from copy import deepcopy
 from functools import cache as remembered
 from functools import wraps
 from itertools import accumulate
+from types import SimpleNamespace
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -27,7 +29,7 @@ from labkit.attention import (
 )
 from labkit.cache import KVCache
 from labkit.labs.examples import Shown, drawing, opened
-from labkit.labs.guard import Answer, Outcome, exercise, kind, near, recognise, right, show
+from labkit.labs.guard import MOST_SHOWN, Answer, Outcome, exercise, kind, near, right, show
 from labkit.labs.zoo import judge
 from labkit.models import gpt
 from labkit.positions import rotate
@@ -42,12 +44,13 @@ def cache(function: Callable[[], Any]) -> None:
     """Check a class that keeps keys (B, h, n, d_k) and values (B, h, n, d_v) and gives all back."""
     make = Answer("Cache", function)
     small = Kept(make())
-    for keys, values in (((1.0, 2, 3, 4), (10.0, 20)), ((5.0, 6), (30.0,))):
-        small.append(torch.tensor(keys).view(1, 1, -1, 2), torch.tensor(values).view(1, 1, -1, 1))
+    for first, m in ((1, 2), (3, 1)):
+        k = 10.0 * torch.arange(first, first + m)[:, None] + torch.arange(4)
+        small.append(k[None, None], -k[None, None, :, :3])
     for sizes, dtype, counts in (
-        ((2, 3, 4, 5), torch.float32, (3, 1, 1, 2, 4, 1)),
-        ((3, 2, 5, 1), torch.float64, (1, 1, 5, 2)),
-        ((1, 4, 2, 3), torch.float32, (2, 2, 2)),
+        ((2, 3, 4, 5), torch.float32, (7, 1, 1, 6)),
+        ((3, 2, 5, 1), torch.float64, (1, 4, 6)),
+        ((1, 4, 2, 3), torch.float32, (5, 6)),
         ((4, 1, 1, 2), torch.float64, (1, 6, 3)),
     ):
         B, h, d_k, d_v = sizes
@@ -109,12 +112,13 @@ class Kept:
             f"now there are −77 among {part.part}",
         )
         mistakes = {"the new positions stand before the old ones": torch.cat(held[::-1], dim=-2)}
-        told = f"they came as {show(got)}" if got.numel() <= 6 else f"some of {part.part} differ"
+        small = got.numel() <= MOST_SHOWN
+        told = f"they came as {show(got)}" if small else f"some of {part.part} differ"
         part.demand(
             False,
             f"{part.part} so far, {show(wanted)}: the old positions first and unchanged, in each "
             "text and each head",
-            told + recognise(got, mistakes),
+            told + cause(got, mistakes),
         )
 
 
@@ -123,39 +127,45 @@ def step(function: Callable[[MultiHeadAttention, Tensor, KVCache], Tensor]) -> N
     """Check one decoding step: a layer, x (B, m, d_model) and a cache to (B, m, d_model)."""
     answer = Answer("step", opened(function))
     for sizes, counts in (
-        ((7, 3, 4, 5, 2), (2, 1, 3, 1)),
-        ((6, 2, 5, 4, 3), (1, 5, 2, 2)),
-        ((3, 1, 1, 2, 1), (1, 3, 1)),
-        ((12, 2, 6, 6, 4), (4, 4, 1)),
-        ((5, 1, 2, 3, 2), (2, 7)),
+        ((10, 3, 6, 5, 2), (4, 7, 1)),
+        ((7, 2, 5, 4, 3), (1, 1, 6)),
+        ((3, 1, 1, 2, 1), (4, 5)),
+        ((12, 2, 6, 6, 4), (3, 8, 1)),
+        ((5, 4, 2, 1, 1), (6, 3)),
     ):
         *of_layer, B = sizes
         layer, cache = made_layer(*of_layer), KVCache()
         x = drawing(B)(B, sum(counts), sizes[0])
         for m, n in zip(counts, accumulate(counts), strict=True):
             expect_step(answer, layer, x[:, :n], m, cache)
+        index = torch.arange(B).flip(0)
+        cache.crop(n - 2)
+        cache.reorder(index)
+        x = torch.cat([x[index, : n - 2], drawing(n)(B, 3, sizes[0])], dim=1)
+        expect_step(answer, layer, x, 3, cache, " since it was cropped and its texts reordered")
     right("step", "Every new position hears all before it and itself, and is kept for those after.")
 
 
 def expect_step(
-    answer: Answer, layer: MultiHeadAttention, x: Tensor, m: int, cache: KVCache
+    answer: Answer, layer: MultiHeadAttention, x: Tensor, m: int, cache: KVCache, told: str = ""
 ) -> None:
     """Demand the outputs of the last m positions, and that the cache has them all afterwards."""
     B, n, _ = x.shape
-    shown = Shown(cache, f"a KVCache that holds {n - m} positions")
+    shown = Shown(cache, f"a KVCache that holds {n - m} positions{told}")
     outcome = answer(layer=layer, x=x[:, n - m :], cache=shown)
-    expect_rows(
-        outcome,
-        outcome.tensor(B, m, x.shape[-1]),
-        attended(layer, x, m, causal_mask(m, n)),
-        "each new position attends to all that the cache holds, to those before it in its block, "
-        "and to itself",
-        lambda: wrong_steps(layer, x, m),
-    )
+    out = outcome.tensor(B, m, x.shape[-1])
     outcome.demand(
         cache.n == n,
         f"afterwards the cache holds {n} positions: the {n - m} from before and the {m} new ones",
         f"it holds {cache.n}",
+    )
+    expect_rows(
+        outcome,
+        out,
+        attended(layer, x, m, causal_mask(m, n)),
+        "each new position attends to all that the cache holds, to those before it in its block, "
+        "and to itself",
+        lambda: wrong_steps(layer, x, m),
     )
     for name, part, held in (("keys", layer.w_k, cache.k), ("values", layer.w_v, cache.v)):
         wanted = split_heads(part(x), layer.h)
@@ -185,12 +195,6 @@ def generate(function: Callable[[gpt.GPT, Tensor, int, int], Tensor]) -> None:
             f"the prompt stands in front, {show(ids)}",
             f"the first {n} of each text came as {show(got[:, :n])}",
         )
-        outcome.demand(
-            torch.equal(got, wanted),
-            "each new word is the one with the largest logit, once the model has read all before "
-            f"it: after {show(ids)} come {show(wanted[:, n:])}",
-            f"came {show(got[:, n:])}" + known_text(model, ids, more, c, got),
-        )
         longest = max((shape[-1] for shape in calls), default=0)
         outcome.demand(
             longest <= c,
@@ -203,6 +207,12 @@ def generate(function: Callable[[gpt.GPT, Tensor, int, int], Tensor]) -> None:
             f"the model reads each word once: {B} × ({n} + {more}) at most",
             f"it read {words}, in {len(calls)} calls",
         )
+        outcome.demand(
+            torch.equal(got, wanted),
+            "each new word is the one with the largest logit, once the model has read all before "
+            f"it: after {show(ids)} come {show(wanted[:, n:])}",
+            f"came {show(got[:, n:])}" + known_text(model, ids, more, c, got),
+        )
     right("generate", "It writes what the model would write without a cache, and reads all once.")
 
 
@@ -211,26 +221,27 @@ def slide(function: Callable[[MultiHeadAttention, Tensor, Any, int], tuple[Tenso
     """Check a step that keeps w positions: a layer, x (B, m, d_model), what was kept, and w."""
     answer = Answer("slide", opened(function))
     for sizes, w, counts in (
-        ((7, 3, 4, 5, 2), 3, (2, 3, 1, 1, 2)),
-        ((7, 3, 4, 5, 2), 3, (1, 1, 1, 1, 1, 1)),
-        ((6, 2, 5, 4, 3), 4, (6, 1, 5, 1)),
-        ((5, 1, 3, 2, 1), 2, (1, 3, 1, 2)),
-        ((8, 4, 3, 2, 2), 1, (2, 1, 3)),
-        ((6, 2, 3, 3, 4), 9, (3, 1, 2)),
+        ((10, 3, 6, 5, 2), 8, (4, 7, 1, 9)),
+        ((7, 2, 4, 5, 1), 3, (1, 1, 1, 1, 1, 1)),
+        ((6, 2, 5, 4, 3), 7, (9, 1, 8, 1)),
+        ((5, 1, 3, 1, 1), 2, (1, 4, 1, 3)),
+        ((8, 4, 3, 2, 5), 1, (6, 1, 7)),
     ):
         *of_layer, B = sizes
-        layer, kept = made_layer(*of_layer), None
+        layer, kept, before = made_layer(*of_layer), None, 0
         x = drawing(B + w)(B, sum(counts), sizes[0])
         for m, n in zip(counts, accumulate(counts), strict=True):
-            kept = expect_slide(answer, layer, x[:, :n], m, kept, w)
+            kept = expect_slide(answer, layer, x[:, :n], (before, m), kept, w)
+            before = m
     right("slide", "It hears the last w positions, and keeps no more of them.")
 
 
 def expect_slide(
-    answer: Answer, layer: MultiHeadAttention, x: Tensor, m: int, kept: Any, w: int
+    answer: Answer, layer: MultiHeadAttention, x: Tensor, blocks: tuple[int, int], kept: Any, w: int
 ) -> Any:
-    """Demand the outputs of the last m positions in a window, and return what was kept."""
+    """Demand the outputs of the last block in a window, and return what was kept."""
     B, n, _ = x.shape
+    before, m = blocks
     shown = None if n == m else Shown(kept, f"what was returned after {n - m} positions")
     outcome = answer(layer=layer, x=x[:, n - m :], kept=shown, w=w)
     out, keeps = outcome.pair("the output", "what is kept")
@@ -240,13 +251,13 @@ def expect_slide(
         attended(layer, x, m, window_mask(m, n, w)),
         f"each position attends to the last {w} up to and including itself, or to as many as "
         "there are",
-        lambda: wrong_windows(layer, x, m, w),
+        lambda: wrong_windows(layer, x, m, w, before),
     )
-    held, room = numbers_in(keeps.value), B * layer.h * w * (layer.d_k + layer.d_v)
+    held, each = numbers_in(keeps.value), B * layer.h * (layer.d_k + layer.d_v)
     outcome.demand(
-        held <= room,
-        f"keys and values of {w} positions at most are kept, {room} numbers",
-        f"after {n} positions, {held} numbers are kept",
+        held <= w * each,
+        f"keys and values of {w} positions at most are kept, {w * each} numbers",
+        f"after {n} positions, {held} numbers are kept, as many as {held / each:g} positions have",
     )
     return keeps.value
 
@@ -256,12 +267,11 @@ def padded(function: Callable[[Tensor, int], tuple[Tensor, Tensor]]) -> None:
     """Check places and masks of texts padded on the left: real (B, n) and m new positions."""
     answer = Answer("padded", function)
     for n, lengths, m in (
-        (4, (2, 4), 3),
-        (4, (2, 4), 4),
-        (4, (2, 4), 1),
+        (9, (6, 9, 2), 5),
+        (7, (3, 5), 7),
+        (7, (3, 5), 1),
         (6, (6, 1, 3), 2),
-        (7, (3, 5, 4, 7, 2), 7),
-        (7, (3, 5, 4, 7, 2), 3),
+        (8, (3, 5, 4, 7, 2), 6),
         (5, (4,), 2),
     ):
         B = len(lengths)
@@ -273,7 +283,7 @@ def padded(function: Callable[[Tensor, int], tuple[Tensor, Tensor]]) -> None:
         outcome.demand(
             torch.equal(places * words, wanted),
             f"the first word of each text has place 0: its last has {show(wanted[:, -1])}",
-            f"came {show(places)}" + known_places(places, words, n),
+            f"came {show(places)}" + known_places(places, words, real),
         )
         may = second.tensor(B, 1, m, n, boolean=True)
         open_ = causal_mask(m, n) & real[:, None, None, :]
@@ -322,17 +332,19 @@ def expect_accepted(
     outcome = answer(model=model, caches=shown, last=ids[:, -1:], guesses=guesses)
     calls = list(model.calls)
     came = outcome.value
+    said = model(torch.cat([ids, guesses], dim=1))[:, n - 1 :].argmax(dim=-1)
+    told = wrong_words(said, guesses, a, came)
     outcome.demand(
         not isinstance(came, Tensor) or came.dim() != 2 or came.shape == wanted.shape,
         f"the model's own words go on as {show(own)}, so {a} of the {guesses.shape[1]} guesses "
         f"stand, and one word of the model's follows: {a + 1} words",
-        f"came {show(came)}",
+        f"came {show(came)}{told}",
     )
     got = whole_numbers(outcome, 1, a + 1)
     outcome.demand(
         torch.equal(got, wanted),
         f"the words that the model would have written one by one, {show(wanted)}",
-        f"came {show(got)}",
+        f"came {show(got)}{told}",
     )
     asked = [shape[-1] for shape in calls]
     outcome.demand(
@@ -355,13 +367,13 @@ def grouped(function: Callable[[Tensor, Tensor, Tensor], Tensor]) -> None:
     """Check attention over shared keys: q (B, h, m, d_k), k and v (B, h_kv, n, d) to q's places."""
     answer = Answer("grouped", function)
     for sizes in (
-        (2, 6, 2, 1, 5, 4, 3),
-        (2, 6, 2, 3, 5, 4, 3),
+        (4, 6, 2, 5, 13, 10, 7),
+        (3, 8, 2, 1, 9, 5, 7),
         (1, 6, 3, 4, 4, 2, 5),
-        (3, 4, 1, 2, 7, 3, 3),
-        (2, 5, 5, 3, 6, 3, 2),
-        (1, 8, 2, 2, 3, 1, 4),
-        (4, 9, 3, 2, 2, 2, 2),
+        (3, 4, 1, 2, 7, 6, 5),
+        (2, 5, 5, 3, 9, 4, 6),
+        (1, 8, 2, 5, 9, 1, 3),
+        (3, 9, 3, 4, 6, 2, 1),
     ):
         B, h, h_kv, m, n, d_k, d_v = sizes
         draw = drawing(100 * h + n)
@@ -380,7 +392,7 @@ def grouped(function: Callable[[Tensor, Tensor, Tensor], Tensor]) -> None:
                 f"head {head} of {h} reads head {reads} of the {h_kv} heads of keys and values; a "
                 "new position attends to all up to itself",
                 f"{int(off.sum())} of {off.numel()} outputs differ, first that of text {b}, head "
-                f"{head}, new position {i}{recognise(out / largest, known)}",
+                f"{head}, new position {i}{cause(out / largest, known)}",
             )
     right("grouped", "Neighbours read the same keys, and nothing had to be kept twice.")
 
@@ -441,29 +453,31 @@ def made_model(seed: int, layers: int = 2, positions: str = "rotary") -> Model:
 # A seed, the model, the prompt's batch and length, how many words more, how many are read at once.
 # In each text the largest logit leads the next by a hundredth or more.
 WRITING: tuple[tuple[int, dict[str, Any], tuple[int, int], int, int], ...] = (
-    (0, {}, (1, 5), 4, 3),
-    (1, {}, (2, 4), 3, 4),
-    (2, {"positions": "learned"}, (3, 7), 5, 3),
+    (17, {}, (1, 5), 4, 3),
+    (8, {}, (2, 8), 3, 4),
+    (12, {"positions": "learned"}, (3, 7), 5, 4),
     (3, {"layers": 1}, (2, 6), 9, 1),
     (4, {"layers": 3, "positions": "none"}, (1, 8), 6, 20),
     (12, {"positions": "sinusoidal"}, (4, 1), 8, 2),
-    (32, {}, (3, 6), 3, 3),
+    (1, {}, (2, 4), 3, 4),
 )
-# A seed, the model, the text's length, and guesses: y is what the model says there, n is not.
+# A seed, the model, the text's length, and guesses: y is what the model says there, s what it says
+# second, r the first of the guesses again, n another word.
 GUESSING: tuple[tuple[int, dict[str, Any], int, tuple[str, ...]], ...] = (
-    (20, {}, 5, ("yyn", "yny", "nyy", "yyyy", "y", "n", "yynyy")),
-    (21, {"layers": 3, "positions": "learned"}, 1, ("yy", "nn", "ynny")),
-    (22, {"layers": 1}, 8, ("nyn", "yyyyy", "yn")),
+    (20, {}, 5, ("yyny", "yyn", "yyyyyn", "yyr", "ysyn", "yyyyyy", "y", "n", "yynyy")),
+    (21, {"layers": 3, "positions": "learned"}, 1, ("yyy", "nn", "ynny")),
+    (22, {"layers": 1}, 8, ("syn", "yyyyy", "yn")),
 )
 
 
 def guess(model: Model, ids: Tensor, pattern: str) -> Tensor:
     """Make guesses after a text, each the model's own word after those before it, or another."""
-    text = ids
+    text, n = ids, ids.shape[1]
     for letter in pattern:
-        word = model(text)[:, -1:].argmax(dim=-1)
-        text = torch.cat([text, word if letter == "y" else (word + 5) % WORDS], dim=1)
-    return text[:, ids.shape[1] :]
+        own, second = model(text)[:, -1:].topk(2).indices.unbind(dim=-1)
+        other = {"y": own, "s": second, "r": text[:, n : n + 1], "n": (own + 5) % WORDS}
+        text = torch.cat([text, other[letter]], dim=1)
+    return text[:, n:]
 
 
 # What should come, and what comes by mistake
@@ -487,13 +501,16 @@ def whole_numbers(outcome: Outcome, *shape: int) -> Tensor:
     return x.detach().cpu().long()
 
 
-def attended(
-    layer: MultiHeadAttention, x: Tensor, m: int, may: Tensor | None, scale: float | None = None
-) -> Tensor:
+def attended(layer: MultiHeadAttention, x: Tensor, m: int, may: Tensor) -> Tensor:
     """Compute what a layer gives at the last m positions of x; may is (m, n)."""
     q, k, v = heads_of(layer, x)
-    heads = scaled_dot_product_attention(q[..., -m:, :], k, v, may, scale=scale)
-    return layer.w_o(merge_heads(heads))
+    return layer.w_o(merge_heads(scaled_dot_product_attention(q[..., -m:, :], k, v, may)))
+
+
+def cause(x: Tensor, mistakes: Mapping[str, Tensor]) -> str:
+    """Name what gives this result, as the end of a sentence: all that do, or nothing."""
+    found = [told for told, y in mistakes.items() if y.shape == x.shape and near(x, y)]
+    return "; " * bool(found) + ", or ".join(found)
 
 
 def expect_rows(
@@ -509,32 +526,84 @@ def expect_rows(
             False,
             told,
             f"{int(off.sum())} of {off.numel()} outputs differ, first that of text {b} at new "
-            f"position {i} of {off.shape[1]}{recognise(out / largest, known)}",
+            f"position {i} of {off.shape[1]}{cause(out / largest, known)}",
         )
 
 
 def wrong_steps(layer: MultiHeadAttention, x: Tensor, m: int) -> dict[str, Tensor]:
     """Give what comes out of a step that goes wrong, by the words for it."""
     n = x.shape[1]
-    all_, causal = torch.ones(m, n, dtype=torch.bool), causal_mask(m, n)
-    masks = {
-        "later positions of the block are heard": all_,
-        "the past is not heard": causal & (torch.arange(n) >= n - m),
-        "the mask begins in the upper left corner, as if nothing came before": all_.tril(),
-        "a position does not hear itself": all_.tril(n - m - 1),
-        "the mask takes the new positions for the oldest": causal.roll(m, dims=-1),
+    found = {told: attended(layer, x, m, may) for told, may in wrong_masks(m, n).items()}
+    twice = torch.cat([x, x[:, -m:]], dim=1)
+    found["the new positions are joined to the past twice"] = attended(
+        layer, twice, m, causal_mask(m, n + m)
+    )
+    return found | wrong_layers(layer, x, m, causal_mask(m, n))
+
+
+def wrong_masks(m: int, n: int) -> dict[str, Tensor]:
+    """Give masks (m, n) that are not the causal one, by the words for them."""
+    every = torch.ones(m, n, dtype=torch.bool)
+    return {
+        "later positions of the block are heard": every,
+        "each position hears the one after it as well": every.tril(n - m + 1),
+        "the past is not heard": causal_mask(m, n) & (torch.arange(n) >= n - m),
+        "the mask begins in the upper left corner, as if nothing came before": every.tril(),
+        "a position does not hear itself": every.tril(n - m - 1),
     }
-    found = {told: attended(layer, x, m, may) for told, may in masks.items()}
-    return found | {"the scale is not 1/√d_k but 1": attended(layer, x, m, causal, 1.0)}
 
 
-def over_shared(
-    q: Tensor, k: Tensor, v: Tensor, may: Tensor | None = None, scale: float | None = None
-) -> Tensor:
+def wrong_layers(layer: MultiHeadAttention, x: Tensor, m: int, may: Tensor) -> dict[str, Tensor]:
+    """Give what comes out if something other than the mask is wrong, by the words for it."""
+    B, n, _ = x.shape
+    q, k, v = heads_of(layer, x)
+    q = q[..., -m:, :]
+    heads = scaled_dot_product_attention(q, k, v, may)
+    wrong = wrong_heads(q, k, v, may, layer.d_model)
+    found = {told: layer.w_o(merge_heads(one)) for told, one in wrong.items()}
+    found["the heads are joined without moving the axis of positions first"] = layer.w_o(
+        heads.reshape(B, m, -1)
+    )
+    found["x is added to the output"] = x[:, -m:] + layer.w_o(merge_heads(heads))
+    bare = deepcopy(layer)
+    bare.w_qkv.bias.zero_()
+    found["the biases of w_q, w_k and w_v are left out"] = attended(bare, x, m, may)
+    if m == n:
+        lie = [part(x).reshape(B, layer.h, n, -1) for part in (layer.w_q, layer.w_k, layer.w_v)]
+        heads = scaled_dot_product_attention(lie[0], lie[1], lie[2], may)
+        told = "heads are split by one reshape, which mixes positions and heads"
+        found[told] = layer.w_o(merge_heads(heads))
+        found[f"{told}, and joined by another"] = layer.w_o(heads.reshape(B, m, -1))
+    return found
+
+
+def wrong_heads(
+    q: Tensor, k: Tensor, v: Tensor, may: Tensor, d_model: int | None = None
+) -> dict[str, Tensor]:
+    """Give what heads come to if something other than the mask is wrong, by the words for it."""
+    d_k, d_v, s = q.shape[-1], v.shape[-1], q @ k.mT
+    scales = {"1": 1.0, "1/d_k": 1 / d_k, "√d_k": d_k**0.5, "1/√d_v": d_v**-0.5}
+    if d_model is not None:
+        scales["1/√d_model"] = d_model**-0.5
+    found = {
+        f"the scale is not 1/√d_k but {told}": (scale * s).masked_fill(~may, -INF).softmax(-1) @ v
+        for told, scale in scales.items()
+    }
+    s = s / d_k**0.5
+    return found | {
+        "the softmax is over the heads": s.masked_fill(~may, -1e9).softmax(1) @ v,
+        "the softmax is over the queries": s.masked_fill(~may, -INF).softmax(-2) @ v,
+        "the mask comes after the softmax": s.softmax(-1) * may @ v,
+        "the mask hides what it should leave": s.masked_fill(may, -1e9).softmax(-1) @ v,
+        "hidden scores are set to 0, and e⁰ is 1": (s * may).softmax(-1) @ v,
+    }
+
+
+def over_shared(q: Tensor, k: Tensor, v: Tensor, may: Tensor | None = None) -> Tensor:
     """Attend where neighbours share keys and values: (B, h, m, d_v)."""
     k, v = expanded(k, v, q.shape[1])
     may = causal_mask(q.shape[2], k.shape[2]) if may is None else may
-    return scaled_dot_product_attention(q, k, v, may, scale=scale)
+    return scaled_dot_product_attention(q, k, v, may)
 
 
 def expanded(k: Tensor, v: Tensor, h: int) -> tuple[Tensor, Tensor]:
@@ -545,25 +614,17 @@ def expanded(k: Tensor, v: Tensor, h: int) -> tuple[Tensor, Tensor]:
 
 def wrong_groups(q: Tensor, k: Tensor, v: Tensor) -> dict[str, Tensor]:
     """Give what comes of shared keys that are read wrongly, by the words for it."""
-    h, h_kv, m, n = q.shape[1], k.shape[1], q.shape[2], k.shape[2]
-    tiled_k, tiled_v = (x.repeat(1, h // h_kv, 1, 1) for x in (k, v))
-    every = torch.ones(m, n, dtype=torch.bool)
-    return {
+    h, m, n = q.shape[1], q.shape[2], k.shape[2]
+    shared_k, shared_v = expanded(k, v, h)
+    tiled_k, tiled_v = (x.repeat(1, h // x.shape[1], 1, 1) for x in (k, v))
+    found = {
         "it is as if the heads of keys were dealt out in turn: head 0 to the first, head 1 to the "
         "second, and head 0 again": over_shared(q, tiled_k, tiled_v),
-        "keys are read rightly, and values in turn": over_shared(
-            q, k.repeat_interleave(h // h_kv, dim=1), tiled_v
-        ),
+        "keys are read rightly, and values in turn": over_shared(q, shared_k, tiled_v),
         "all heads read the first head of keys": over_shared(q, k[:, :1], v[:, :1]),
-        "all heads read the mean of the heads of keys": over_shared(
-            q, k.mean(1, keepdim=True), v.mean(1, keepdim=True)
-        ),
-        "later positions of the block are heard": over_shared(q, k, v, every),
-        "the mask begins in the upper left corner, as if nothing came before": over_shared(
-            q, k, v, every.tril()
-        ),
-        "the scale is not 1/√d_k but 1": over_shared(q, k, v, scale=1.0),
     }
+    found |= {told: over_shared(q, k, v, may) for told, may in wrong_masks(m, n).items()}
+    return found | wrong_heads(q, shared_k, shared_v, causal_mask(m, n))
 
 
 def heads_of(layer: MultiHeadAttention, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -572,20 +633,33 @@ def heads_of(layer: MultiHeadAttention, x: Tensor) -> tuple[Tensor, Tensor, Tens
     return split_heads(q, layer.h), split_heads(k, layer.h_kv), split_heads(v, layer.h_kv)
 
 
-def wrong_windows(layer: MultiHeadAttention, x: Tensor, m: int, w: int) -> dict[str, Tensor]:
+def wrong_windows(
+    layer: MultiHeadAttention, x: Tensor, m: int, w: int, before: int
+) -> dict[str, Tensor]:
     """Give what comes out of a window that goes wrong, by the words for it."""
     n = x.shape[1]
-    causal = causal_mask(m, n)
-    last = torch.arange(n) >= n - w
-    return {
-        "all of the past is heard": attended(layer, x, m, causal),
-        "one position too many is heard": attended(layer, x, m, window_mask(m, n, w + 1)),
-        "one position too few is heard": attended(layer, x, m, window_mask(m, n, max(w - 1, 1))),
-        "the window is that of the block's last position": attended(layer, x, m, causal & last),
-        "later positions of the block are heard": attended(
-            layer, x, m, torch.ones(m, n, dtype=torch.bool).triu(n - m - w + 1)
-        ),
+    causal, may = causal_mask(m, n), window_mask(m, n, w)
+    place, own = torch.arange(n), torch.arange(n - m, n)[:, None]
+    masks = {
+        "all of the past is heard": causal,
+        "one position too many is heard": window_mask(m, n, w + 1),
+        "one position too few is heard": window_mask(m, n, max(w - 1, 1)),
+        "the window is that of the block's last position": causal & (place >= n - w),
+        "later positions of the block are heard": place > own - w,
+        "the mask begins in the upper left corner, as if nothing came before": window_mask(n, n, w)[
+            :m
+        ],
+        "the past is not heard": may & (place >= n - m),
+        "of the past only the last block is heard": may & (place >= n - m - before),
     }
+    found = {told: attended(layer, x, m, one) for told, one in masks.items()}
+    q, k, v = heads_of(layer, x)
+    k, v = (nn.functional.pad(one, (0, 0, 0, w)) for one in (k, v))
+    with_room = torch.cat([may, torch.arange(w) < w - 1 - own], dim=1)
+    found["empty slots of zeros are heard"] = layer.w_o(
+        merge_heads(scaled_dot_product_attention(q[..., -m:, :], k, v, with_room))
+    )
+    return found | wrong_layers(layer, x, m, may)
 
 
 def numbers_in(kept: Any) -> int:
@@ -611,30 +685,50 @@ def numbers_in(kept: Any) -> int:
 def known_text(model: Model, ids: Tensor, more: int, c: int, got: Tensor) -> str:
     """Name the mistake by which a model writes this text, as the end of a sentence."""
     n = ids.shape[1]
-    last = ids[:, (n - 1) // c * c :]
-    alone = ids
+    start = (n - 1) // c * c  # of the prompt's last piece
+    alone, forgets = ids, greedy(model, ids[:, start:], 1)
     for _ in range(more):
-        alone = torch.cat([alone, model(alone[:, -1:])[:, -1:].argmax(dim=-1)], dim=1)
-    mistakes = {
-        "so it goes on where only the last piece of the prompt was read": greedy(model, last, more)[
-            :, -more:
-        ],
-        "so it goes on where each word is read alone": alone[:, n:],
-        "so it goes on one word later": greedy(model, ids, more + 1)[:, n + 1 :],
+        alone = torch.cat([alone, greedy(model, alone[:, -1:], 1)[:, 1:]], dim=1)
+        forgets = torch.cat([forgets, greedy(model, forgets[:, -1:], 1)[:, 1:]], dim=1)
+    texts = {
+        "where only the last piece of the prompt was read": greedy(model, ids[:, start:], more),
+        "where each word is read alone": alone,
+        "where nothing is kept from one call to the next": forgets[:, :-1],
+        "one word later": greedy(model, ids, more + 1),
+        "where the prompt's last word was read twice": greedy(
+            model, torch.cat([ids, ids[:, -1:]], dim=1), more
+        ),
     }
-    return recognise(got[:, n:].double(), mistakes)
+    if start:
+        texts["where the prompt's last piece was left out"] = greedy(model, ids[:, :start], more)
+    mistakes = {f"so it goes on {told}": text[:, -more:].double() for told, text in texts.items()}
+    return cause(got[:, n:].double(), mistakes)
 
 
-def known_places(places: Tensor, words: Tensor, n: int) -> str:
+def wrong_words(said: Tensor, guesses: Tensor, a: int, came: Any) -> str:
+    """Name the mistake in words that came, where the model said so much after each guess."""
+    fits = said[:, :-1] == guesses
+    mistakes = {
+        "a guess that agrees behind the first that differs counts too": said[:, : fits.sum() + 1],
+        "the guess that differs is in the place of the model's word": torch.cat(
+            [said[:, :a], guesses[:, a : a + 1]], dim=1
+        ),
+        "the model's word after them is missing": said[:, :a],
+        "nothing is thrown away": said,
+    }
+    return cause(came.double(), mistakes) if isinstance(came, Tensor) else ""
+
+
+def known_places(places: Tensor, words: Tensor, real: Tensor) -> str:
     """Name the mistake in places, at words, as the end of a sentence."""
-    m = words.shape[1]
-    wanted = words.cumsum(dim=1) - 1
+    n, m = real.shape[1], words.shape[1]
     mistakes = {
-        "the padding was counted": torch.arange(n - m, n) * words,
-        "the block's first position has place 0": torch.arange(m) * words,
-        "only the words of the block were counted": wanted * words,
+        "they are counted from 1": real.cumsum(dim=1)[:, n - m :],
+        "the padding was counted": torch.arange(n - m, n),
+        "the block's first position has place 0": torch.arange(m),
+        "only the words of the block were counted": words.cumsum(dim=1) - 1,
     }
-    return recognise((places * words).double(), mistakes)
+    return cause((places * words).double(), {told: one * words for told, one in mistakes.items()})
 
 
 def known_mask(may: Tensor, real: Tensor, m: int, asked: Tensor) -> str:
@@ -646,8 +740,10 @@ def known_mask(may: Tensor, real: Tensor, m: int, asked: Tensor) -> str:
         "the future is not hidden": words.expand(may.shape),
         "True and False have changed places": ~(causal & words),
         "the mask begins in the upper left corner": causal_mask(n)[:m] & words,
+        "padding is hidden where it would stand on the right": causal
+        & (torch.arange(n) < real.sum(dim=1, keepdim=True))[:, None, None, :],
     }
-    return recognise(may.double(), {told: (one & asked) for told, one in mistakes.items()})
+    return cause(may.double(), {told: (one & asked) for told, one in mistakes.items()})
 
 
 # Decoders: make(layer) gives one, with read(x), crop(n), reorder(index) and clear()
@@ -1131,36 +1227,16 @@ class CropsToNothing(Concatenates):
             super().crop(n)
 
 
-def made(sort: type[Concatenates]) -> Callable[[MultiHeadAttention], Decoder]:
+def made(sort: type[Concatenates]) -> Callable[[MultiHeadAttention], SimpleNamespace]:
     """Make decoders of a sort, whose names give nothing away."""
 
-    def make(layer: MultiHeadAttention) -> Decoder:
-        return Decoder(sort(layer))
+    def make(layer: MultiHeadAttention) -> SimpleNamespace:
+        behind = sort(layer)
+        methods = (behind.read, behind.crop, behind.reorder, behind.clear)
+        return SimpleNamespace(**{one.__name__: torch.no_grad()(one) for one in methods})
 
     make.__doc__ = sort.__doc__
     return make
-
-
-class Decoder:
-    """What a test is handed: one of the above, behind a door."""
-
-    def __init__(self, behind: Concatenates) -> None:
-        self.__behind = behind
-
-    @torch.no_grad()
-    def read(self, x: Tensor) -> Tensor:
-        return self.__behind.read(x)
-
-    @torch.no_grad()
-    def crop(self, n: int) -> None:
-        self.__behind.crop(n)
-
-    @torch.no_grad()
-    def reorder(self, index: Tensor) -> None:
-        self.__behind.reorder(index)
-
-    def clear(self) -> None:
-        self.__behind.clear()
 
 
 SOUND = tuple(

@@ -1,22 +1,32 @@
-"""Lab 8's laboratory: a small GPT writes with a cache, sound or not, beside what it would say."""
+"""Lab 8's laboratory and finale: small GPTs write with a cache, a bug's or a learner's."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from functools import cache as remembered
 from functools import partial
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from labkit import KVCache, MultiHeadAttention
-from labkit.attention import causal_mask, merge_heads, scaled_dot_product_attention, split_heads
+from labkit.attention import (
+    Projection,
+    causal_mask,
+    merge_heads,
+    scaled_dot_product_attention,
+    split_heads,
+)
 from labkit.figures import plots as figures
+from labkit.labs.guard import Answer
 from labkit.labs.laboratory import Laboratory
+from labkit.labs.story_model import finale
 from labkit.models import gpt
 from labkit.models.stories import VOCABULARY, decode, encode
-from labkit.positions import sinusoids
+from labkit.positions import rotate, sinusoids
 
 PROMPT = "the box suits tom lake . the hat suits"
 MORE = 12  # words that are written
@@ -166,4 +176,184 @@ def draw(ways: dict[str, Step], bug: str, c: int) -> Any:
         xaxis={"tickangle": -60},
         yaxis={"title": "largest difference of a logit", "rangemode": "tozero"},
         height=460,
+    )
+
+
+# The finale: the learner's cache and step in the story GPT
+
+BEGINNING = "the map suits mia lake . the box suits tom hill ."
+LONG = 400  # words that are written
+WITHIN = 20.0  # seconds, after which no more words are begun
+SENTENCES = 6  # that are printed
+GROUP = 10  # words of which the figure shows the median
+
+
+class Held:
+    """What a step is handed as its cache: a learner's own, and how much it holds."""
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self.cache, self.n = make(), 0
+        self.k: Tensor = torch.empty(0)
+        self.v: Tensor = torch.empty(0)
+
+    def __str__(self) -> str:
+        return f"your Cache, which holds {self.n} positions"
+
+    def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        self.k, self.v = self.cache.append(k, v)
+        self.n = self.k.shape[2]
+        return self.k, self.v
+
+    @property
+    def nbytes(self) -> int:
+        return self.k.nbytes + self.v.nbytes
+
+
+class Rotating(SimpleNamespace):
+    """A layer's parts, of which w_q and w_k rotate by position, so that a step need not."""
+
+    def __init__(self, layer: MultiHeadAttention, start: int) -> None:
+        super().__init__(h=layer.h, d_k=layer.d_k, d_v=layer.d_v, d_model=layer.d_model)
+        self.w_v, self.w_o = layer.w_v, layer.w_o
+        self.w_q, self.w_k = (rotated(part, layer, start) for part in (layer.w_q, layer.w_k))
+
+    def __str__(self) -> str:
+        return "a layer of the story GPT"
+
+
+def rotated(part: Projection, layer: MultiHeadAttention, start: int) -> Callable[[Tensor], Tensor]:
+    """Project, and rotate each head by its position; positions go on from call to call."""
+    assert layer.rotary_base is not None
+    base = layer.rotary_base
+
+    def project(x: Tensor) -> Tensor:
+        nonlocal start
+        heads = rotate(split_heads(part(x), layer.h), base, start)
+        start += x.shape[-2]
+        return merge_heads(heads)
+
+    return project
+
+
+class ByHand(nn.Module):
+    """Attend by a learner's step and cache, called as a block of a GPT calls its layer."""
+
+    def __init__(
+        self, layer: MultiHeadAttention, step: Callable[..., Tensor], make: Callable[[], Any]
+    ) -> None:
+        super().__init__()
+        self.layer, self.step, self.make = layer, step, make
+        self.clear()
+
+    def clear(self) -> None:
+        self.held = Held(self.make)
+
+    def forward(self, x: Tensor, **called: Any) -> Tensor:
+        return self.step(Rotating(self.layer, self.held.n), x, self.held)
+
+
+class Run(NamedTuple):
+    """A text, (1, n), what was read for it, and what each of its new words took."""
+
+    ids: Tensor
+    read: int  # positions
+    seconds: list[float]
+    held: list[int]  # bytes, after each word
+
+
+@torch.no_grad()
+def write_by_hand(model: gpt.GPT, hands: list[ByHand], keeps: bool) -> Run:
+    """Write greedily, and keep what was read of a text or forget it after each word."""
+    for hand in hands:
+        hand.clear()
+    text = new = encode(BEGINNING)[None]
+    run = Run(text, 0, [], [])
+    while len(run.seconds) < LONG and sum(run.seconds) < WITHIN:
+        begun = time.perf_counter()
+        word = model(new)[:, -1:].argmax(dim=-1)
+        run.seconds.append(time.perf_counter() - begun)
+        run.held.append(sum(hand.held.nbytes for hand in hands))
+        text = torch.cat([text, word], dim=1)
+        run = run._replace(ids=text, read=run.read + new.shape[1])
+        new = word if keeps else text
+        for hand in [] if keeps else hands:
+            hand.clear()
+    return run
+
+
+@finale
+def write_story(Cache: Answer, step: Answer) -> None:
+    """Write a story with the learner's cache and without, and show what each word took."""
+    from IPython.display import display
+
+    model = gpt.load_gpt()
+    first = model.stack()[0].attention
+    with torch.no_grad():  # with care, before the thousands of calls that go without
+        x = torch.ones(1, 3, first.d_model)
+        outcome = step(layer=Rotating(first, 0), x=x, cache=Held(lambda: Cache().value))
+        outcome.tensor(*x.shape)
+    hands = []
+    for block in model.stack():
+        hands.append(ByHand(block.attention, step.function, Cache.function))
+        block.attention = hands[-1]  # type: ignore[assignment]
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # for a model this small, more threads cost time
+    try:
+        kept, again = (write_by_hand(model, hands, keeps) for keeps in (True, False))
+    finally:
+        torch.set_num_threads(threads)
+    print(" .\n".join(decode(kept.ids[0]).split(" . ")[:SENTENCES]), ". ...")
+    words = min(len(run.seconds) for run in (kept, again))
+    if words < LONG:
+        print(f"After {WITHIN:g} seconds no more words were begun.")
+    n = encode(BEGINNING).numel() + words
+    same = words - n + int((kept.ids[0, :n] == again.ids[0, :n]).long().cumprod(dim=0).sum())
+    print(
+        f"Your cache changes no word: all {words} are those written without it."
+        if same == words
+        else f"Your cache changes the text: only the first {same} of {words} words are the same."
+    )
+    print(f"Positions read: {again.read:,} without your cache, {kept.read:,} with it.")
+    print(f"At the end it holds {kept.held[-1]:,} bytes of {kept.ids.shape[1] - 1} positions.")
+    display(curves(kept, again))
+
+
+def curves(kept: Run, again: Run) -> Any:
+    """Draw what the words of two runs took, and what was held, over the length of the text."""
+    took, lengths = {}, {}
+    for name, run in (("without", again), ("with", kept)):
+        size = min(GROUP, len(run.seconds))
+        took[name] = 1e3 * torch.tensor(run.seconds).unfold(0, size, size).median(dim=1).values
+        n = run.ids.shape[1]
+        places = torch.arange(n - len(run.seconds), n).double()
+        lengths[name] = places.unfold(0, size, size).mean(dim=1)
+    held = torch.tensor(kept.held).unfold(0, size, size).double().mean(dim=1) / 1024
+    traces: list[dict[str, Any]] = [
+        {"type": "scatter", "mode": "lines", "name": f"{name} your cache, ms"}
+        | {"x": lengths[name], "y": took[name]}
+        for name in took
+    ]
+    traces.append(
+        {"type": "scatter", "mode": "lines", "name": "your cache, KiB", "x": lengths["with"]}
+        | {"y": held, "yaxis": "y2", "line": {"color": figures.GREY, "dash": "dot"}}
+    )
+    told = [
+        f"{name} your cache from {part[0]:.1f} ms at {lengths[name][0]:.0f} positions to "
+        f"{part[-1]:.1f} ms at {lengths[name][-1]:.0f}"
+        for name, part in took.items()
+    ]
+    return figures.figure(
+        traces,
+        title="One more word, on this machine",
+        alt=f"What one more word takes: {told[0]}, {told[1]}. What the cache "
+        f"holds grows from {held[0]:.0f} to {held[-1]:.0f} KiB. All words took "
+        f"{sum(again.seconds):.2f} s without it and {sum(kept.seconds):.2f} s with it.",
+        xaxis={"title": "positions of the text"},
+        yaxis={"title": "milliseconds for one more word", "rangemode": "tozero"},
+        yaxis2={
+            **{"title": "KiB held", "overlaying": "y", "side": "right", "rangemode": "tozero"},
+            **{"automargin": True, "showgrid": False, "tickmode": "auto"},
+        },
+        height=420,
+        legend={"y": -0.25},
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import re
 import sys
 from importlib import import_module
 from itertools import product
@@ -23,7 +24,8 @@ from labkit.labs.output_projection import play as output_projection
 from labkit.labs.scaling import play as scaling
 from labkit.labs.tiles_and_ranks import play as tiles_and_ranks
 from labkit.models.encoder import load_encoder
-from press.labs import TOPICS
+from press.labs import TOPICS, solved
+from press.notebooks import code_cells, read
 
 pytestmark = pytest.mark.slow
 
@@ -287,6 +289,22 @@ def test_a_terrarium_without_a_bug_shows_the_same_twice():
         terrarium.controls["mask"].value = mask
         assert "are numbers: 0.00. With the bug, 4 of 4 rows sum to one" in terrarium.alt
         assert terrarium.figure.data[0].z == terrarium.figure.data[1].z
+
+
+def test_the_loss_of_the_book_shows_fewer_bugs_than_the_tests(capsys: pytest.CaptureFixture):
+    lab, names = read(TOPICS["bug_zoo"]), {}
+    for cell in code_cells(solved(lab)):
+        if (
+            not {"setup", "check"} & set(cell.metadata.get("tags", []))
+            and "play." not in cell.source
+        ):
+            exec(cell.source, names)
+    tests = ("weights_are_sound", "hidden_is_hidden", "past_is_kept")
+    bug_zoo.in_the_model(**{test: names[test] for test in tests})
+    told = capsys.readouterr().out
+    assert re.search(r"^none +0\.73\d +nothing +sound", told, re.M)
+    assert told.count("a bug, says") == len(bug_zoo.planted()) - 1 == 15
+    assert "The loss shows 7 of 15 bugs. Of the 8 that it does not show, your tests find 8." in told
 
 
 HIDDEN_BY = {

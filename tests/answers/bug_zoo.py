@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from itertools import pairwise
 
 import numpy as np
@@ -228,10 +229,16 @@ def far_and_causal(may):
 
 
 def hidden_by_formula(
-    attend, types=BOTH, sizes=(SQUARE, LONG, WIDE, ONE), far=(far_apart,), exact=True, loud=1
+    attend,
+    types=BOTH,
+    sizes=(SQUARE, LONG, WIDE, ONE),
+    far=(far_apart,),
+    exact=True,
+    loud=1,
+    mask=chance,
 ):
     for (dtype, bound), (n_q, n_k) in [(dtype, n) for dtype in types for n in sizes] * 4:
-        may = chance(n_q, n_k)
+        may = mask(n_q, n_k).clone()
         usual = torch.randn(n_q, 8), torch.randn(n_k, 8), torch.randn(n_k, 3)
         for inputs in [usual, *((*make(may), loud * torch.rand(n_k, 3)) for make in far)]:
             q, k, v = (x.to(dtype) for x in inputs)
@@ -352,6 +359,18 @@ hidden.reject(
     f"{MISSED}.*float32 comes out",
     lambda a: hidden_by_formula(a, exact=False),
 )
+hidden.reject(
+    "two open keys or more",
+    f"{MISSED}.*with one open key",
+    lambda a: hidden_by_formula(
+        a, loud=6e4, mask=lambda n_q, n_k: chance(n_q, n_k) | (torch.arange(n_k) < 2)
+    ),
+)
+hidden.reject(
+    "one mask for each shape",
+    f"{MISSED}.*another mask of the same shape",
+    lambda a: hidden_by_formula(a, loud=6e4, mask=cache(chance)),
+)
 hidden.reject("small scores", f"{MISSED}.*far below zero", lambda a: hidden_by_formula(a, far=()))
 hidden.reject(
     "large scores that are all alike",
@@ -454,6 +473,21 @@ padding.reject(
     padding_and_company,
 )
 padding.reject("all subsets", f"found 14.*{MISSED}", padding_all_subsets)
+padding.reject(
+    "one mask for each shape",
+    f"{MISSED}.*an earlier call of the same shape",
+    lambda e: padding_and_company(e, (HOLES, HOLES[:1], HOLES[:, :3], LONG_REAL), 10_000),
+)
+padding.reject(
+    "never one sequence",
+    f"{MISSED}.*in a batch of one",
+    lambda e: padding_and_company(e, (REAL, LEFT, HOLES, HOLES[:, :3], LONG_REAL), 10_000),
+)
+padding.reject(
+    "the first two sequences",
+    f"{MISSED}.*in the second half of a batch",
+    lambda e: padding_and_company(e, MORE_REALS * 2, 10_000, only=slice(2)),
+)
 padding.reject(
     "lengths that differ from batch to batch",
     f"{MISSED}.*old outputs",
@@ -1003,11 +1037,13 @@ def within(measured, expected, signs=(1, -1)):
 
 
 @torch.no_grad()
-def dropout_in_numbers(make, share=within, whole=within, mean=within, zero=True):
+def dropout_in_numbers(
+    make, share=within, whole=within, mean=within, zero=True, turn=dropout_in_turn, n=3
+):
     """Count the queries that lose all they have, and compare means of training and evaluation."""
-    if not (dropout_in_turn(make) and (not zero or nothing_at_zero(make))):
+    if not (turn(make) and (not zero or nothing_at_zero(make))):
         return False
-    p, n = 0.9, 3
+    p = 0.9
     layer, x = make(p=p), torch.randn(1_500, n, 8)
     out, used = layer(x), layer.eval()(x)
     empty = (out == out.flatten(0, 1).median(dim=0).values).all(dim=-1)
@@ -1019,9 +1055,9 @@ def dropout_in_numbers(make, share=within, whole=within, mean=within, zero=True)
     )
 
 
-def dropout_by_hand(make):
+def dropout_by_hand(make, chances=(0.8, 0.9)):
     """No median: make(p) with a bias or not, and p from the share of outputs that x cannot move."""
-    for p in (0.8, 0.9):
+    for p in chances:
         if not dropout_in_turn(make, p) or not nothing_at_zero(make):
             return False
         layer, total = make(p), 4_000
@@ -1059,6 +1095,36 @@ drops.accept(
 
 FEW = f"found 18 .*{MISSED}.*second half.*batch of one.*more than 64"
 drops.reject("shares of a large batch", FEW, dropout_in_numbers)
+drops.reject(
+    "one call in training",
+    f"{MISSED}.*same output each time",
+    lambda m: dropout_in_numbers(m, turn=lambda make: twice(make(0.5).eval(), torch.randn(X))),
+)
+drops.reject(
+    "one token", f"{MISSED}.*all of its keys or none", lambda m: dropout_in_numbers(m, n=1)
+)
+drops.reject(
+    "one half for p, in numbers", f"{MISSED}.*drops one half", lambda m: dropout_by_hand(m, (0.5,))
+)
+
+
+class OneByOne(nn.Module):
+    """Hand over the sequences of a batch one by one."""
+
+    def __init__(self, layer):
+        super().__init__()
+        self.layer = layer
+        self.training = layer.training
+
+    def forward(self, x):
+        return torch.cat([self.layer(one) for one in x.split(1)])
+
+
+drops.reject(
+    "sequence by sequence",
+    f"{MISSED}.*one sequence drops all",
+    lambda m: dropout_in_numbers(lambda p: OneByOne(m(p))),
+)
 drops.reject(
     "gradients are on",
     f"{MISSED}.*no_grad",

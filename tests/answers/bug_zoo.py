@@ -1106,25 +1106,6 @@ drops.reject(
 drops.reject(
     "one half for p, in numbers", f"{MISSED}.*drops one half", lambda m: dropout_by_hand(m, (0.5,))
 )
-
-
-class OneByOne(nn.Module):
-    """Hand over the sequences of a batch one by one."""
-
-    def __init__(self, layer):
-        super().__init__()
-        self.layer = layer
-        self.training = layer.training
-
-    def forward(self, x):
-        return torch.cat([self.layer(one) for one in x.split(1)])
-
-
-drops.reject(
-    "sequence by sequence",
-    f"{MISSED}.*one sequence drops all",
-    lambda m: dropout_in_numbers(lambda p: OneByOne(m(p))),
-)
 drops.reject(
     "gradients are on",
     f"{MISSED}.*no_grad",

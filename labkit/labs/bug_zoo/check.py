@@ -106,10 +106,16 @@ def dropout_is_sound(function: Test) -> None:
     """Check a test of make(p), which makes a layer for x of shape (B, n, 8) with dropout."""
     answer = Answer("dropout_is_sound", function)
     sound = (DropoutPart, DropoutFunction, DropoutInKernel, DropoutInModule)
-    unsound: Zoo = (NeverSwitchedOff, SwitchedOffForGood, OffAsItComes, KeepsInPlaceOfDropping)
+    unsound: Zoo = (
+        NeverSwitchedOff,
+        OneMaskForAllSequences,
+        SwitchedOffForGood,
+        OffAsItComes,
+        KeepsInPlaceOfDropping,
+    )
     unsound += (AlwaysATenth, ATenthForNone, BeforeTheSoftmax, OnTheOutput, NotRescaled)
     unsound += (Renormalised, OneMaskForAllHeads, OneMaskForAllQueries, RescaledInEvaluation)
-    unsound += (OneMaskForBothHalves, OneMaskForAllSequences, OneMaskForAllKeys, OneMaskForAllCalls)
+    unsound += (OneMaskForBothHalves, OneMaskForAllKeys, OneMaskForAllCalls)
     unsound += (NeverAlone, AtMostHalf, OnlyWithGradients, NeverInLongOnes)
     judge(answer, "make", sound, unsound)
 

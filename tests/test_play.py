@@ -36,8 +36,8 @@ from labkit.models.stories import RELATIONS
 from labkit.models.training import without
 from labkit.ranks import has_gloo
 from labkit.softmax import softmax_jacobian
-from press.labs import TOPICS, solutions
-from press.notebooks import read
+from press.labs import TOPICS, solutions, solved
+from press.notebooks import code_cells, read
 from tests.answers import Exercise
 from tests.answers import counting as counting_answers
 from tests.answers import decoding as decoding_answers
@@ -606,6 +606,22 @@ def test_a_terrarium_without_a_bug_shows_the_same_twice():
         terrarium.controls["mask"].value = mask
         assert "are numbers: 0.00. With the bug, 4 of 4 rows sum to one" in terrarium.alt
         assert terrarium.figure.data[0].z == terrarium.figure.data[1].z
+
+
+def test_the_loss_of_the_book_shows_fewer_bugs_than_the_tests(capsys: pytest.CaptureFixture):
+    lab, names = read(TOPICS["bug_zoo"]), {}
+    for cell in code_cells(solved(lab)):
+        if (
+            not {"setup", "check"} & set(cell.metadata.get("tags", []))
+            and "play." not in cell.source
+        ):
+            exec(cell.source, names)
+    tests = ("weights_are_sound", "hidden_is_hidden", "past_is_kept")
+    bug_zoo.in_the_model(**{test: names[test] for test in tests})
+    told = capsys.readouterr().out
+    assert re.search(r"^none +0\.73\d +nothing +sound", told, re.M)
+    assert told.count("a bug, says") == len(bug_zoo.planted()) - 1 == 15
+    assert "The loss shows 7 of 15 bugs. Of the 8 that it does not show, your tests find 8." in told
 
 
 HIDDEN_BY = {

@@ -7,51 +7,91 @@ an observer could notice.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import wraps
 from typing import Any
 
-from labkit.labs.guard import Answer, Outcome, right
+from labkit.labs.guard import Answer, complaint, right
 
 Implementation = Callable[..., Any]
 Test = Callable[[Implementation], bool]
 Zoo = tuple[Implementation, ...]
 TIMES = 3  # that a test is asked about each implementation
+BUGS_TOLD, ALARMS_TOLD = 4, 2  # in one message; the others are counted
 
 
 def judge(answer: Answer, argument: str, sound: Zoo, unsound: Zoo, times: int = TIMES) -> None:
     """Hand over every implementation several times; demand True for sound ones, False for others.
 
-    They come in an order of chance, numbered as they come, so that neither tells which is sound.
-    What the test itself draws depends on the implementation and the time, not on that order; and of
-    several complaints the first is made, in the order of the list. So the same test is told the
-    same. Prints that the answer is right, or raises Wrong.
+    They come in an order of chance and without their names, so that neither tells which is sound.
+    What the test itself draws depends on the implementation and the time, not on that order: the
+    same test gets the same score. Prints the score of a test that makes no mistake, or raises
+    Wrong with the score and the first few mistakes, in the order of the list.
     """
     listed = (*sound, *unsound)
     turns = [(place, time) for place in range(len(listed)) for time in range(times)]
     random.SystemRandom().shuffle(turns)
-    mistaken: dict[tuple[int, int], Outcome] = {}
-    for number, (place, time) in enumerate(turns, start=1):
+    mistakes = [0] * len(listed)
+    for place, time in turns:
         answer.seed[0] = times * place + time
-        outcome = answer(**{argument: numbered(listed[place], number)})
-        if outcome.truth() != (place < len(sound)):
-            mistaken[place, time] = outcome
-    for (place, _), outcome in sorted(mistaken.items(), key=lambda item: item[0]):
-        seen = listed[place].__doc__
-        outcome.demand(
-            place >= len(sound),
-            f"True: it is sound, {seen}",
-            "came False, a false alarm; print what it compares, and how closely",
-        )
-        outcome.demand(False, f"False: {seen}", "came True: the bug went unnoticed")
-    remark = f"It accepts {len(sound)} sound implementations and tells {len(unsound)} bugs."
-    right(answer.name, remark)
+        said = answer(**{argument: unnamed(listed[place])}).truth()
+        mistakes[place] += said != (place < len(sound))
+    alarms = described(sound, mistakes[: len(sound)], times)
+    missed = described(unsound, mistakes[len(sound) :], times)
+    found = len(unsound) - len(missed)
+    score = f"ound {found} of {len(unsound)} bugs; false alarms: {len(alarms)} of {len(sound)}."
+    if not (alarms or missed):
+        right(answer.name, f"F{score}")
+        return
+    told = [f"f{score}"]
+    if alarms:
+        told.append("Sound, and refused; print what your test compares, and how closely:")
+        told += shortened(alarms, ALARMS_TOLD)
+    if missed:
+        told.append("These bugs got away, and could have been noticed:")
+        told += shortened(missed, BUGS_TOLD)
+    expected = "True for what is sound, False for what has a bug"
+    raise complaint(answer.name, expected=expected, happened=("\n" + 12 * " ").join(told))
 
 
-def numbered(implementation: Implementation, number: int) -> Implementation:
+def described(zoo: Zoo, mistakes: Sequence[int], times: int) -> list[str]:
+    """Say of each implementation that a test was mistaken about what it is."""
+    return [
+        f"- {one.__doc__}" + (f" ({count} of {times} times)" if count < times else "")
+        for one, count in zip(zoo, mistakes, strict=True)
+        if count
+    ]
+
+
+def shortened(lines: list[str], most: int) -> list[str]:
+    """Keep the first few lines and count the rest."""
+    rest = len(lines) - most
+    return lines if rest <= 0 else [*lines[:most], f"- and {rest} more"]
+
+
+def unnamed(implementation: Implementation) -> Implementation:
     """Wrap a function so that its name, which a message shows, gives nothing away."""
+    one = getattr(implementation, "fresh", lambda: implementation)()
 
     def anonymous(*arguments: Any, **named: Any) -> Any:
-        return implementation(*arguments, **named)
+        return one(*arguments, **named)
 
-    anonymous.__name__ = f"implementation {number}"
+    anonymous.__name__ = "an implementation"
     return anonymous
+
+
+def with_memory(function: Implementation) -> Implementation:
+    """Hand an implementation a dictionary before its arguments, a fresh one in each turn."""
+
+    def fresh() -> Implementation:
+        memory: dict[Any, Any] = {}
+
+        @wraps(function)
+        def remembering(*arguments: Any, **named: Any) -> Any:
+            return function(memory, *arguments, **named)
+
+        return remembering
+
+    implementation = fresh()
+    implementation.fresh = fresh  # type: ignore[attr-defined]
+    return implementation

@@ -20,7 +20,7 @@ from labkit.labs.decoding import check as decoding
 from tests.answers import Exercise
 
 INF = float("inf")
-FALSE_ALARM, MISSED = "a false alarm", "went unnoticed"
+FALSE_ALARM, MISSED = "Sound, and refused", "got away"
 
 # The cache
 cache = Exercise(decoding.cache)

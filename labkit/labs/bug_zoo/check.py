@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -21,7 +22,7 @@ from labkit.attention import (
     split_heads,
 )
 from labkit.labs.guard import Answer, exercise
-from labkit.labs.zoo import Test, Zoo, judge
+from labkit.labs.zoo import Implementation, Test, Zoo, judge, with_memory
 
 INF = float("inf")
 D_MODEL, HEADS = 8, 2  # of the layers that read padded sequences and that drop
@@ -34,6 +35,8 @@ def weights_are_sound(function: Test) -> None:
     sound = (product_and_softmax, one_einsum, three_axes, head_by_head, identity_as_values)
     unsound: Zoo = (over_queries, over_heads, unscaled, scaled_by_model, half_the_width)
     unsound += (without_maximum, one_maximum, squeezed, block_by_block)
+    unsound += (over_queries_if_square, sixty_four_keys, cut_scores, in_half, first_scale)
+    unsound += (weights_of_tensors,)
     judge(answer, "weights", sound, unsound)
 
 
@@ -44,6 +47,8 @@ def hidden_is_hidden(function: Test) -> None:
     sound = (filled, logarithm_added, only_what_is_open, by_pytorch, in_float32)
     unsound: Zoo = (masked_afterwards, not_kept, truth_added, scores_times_mask, filled_with_little)
     unsound += (only_if_square, product_in_own_type, wider_type, filled_too_high, divided_again)
+    unsound += (filled_not_low_enough, divided_last, one_key_is_none, masked_up_to_64, first_mask)
+    unsound += (taken_for_causal,)
     judge(answer, "attend", sound, unsound)
 
 
@@ -54,7 +59,8 @@ def padding_is_ignored(function: Test) -> None:
     sound = (by_module, by_function, by_labkit, each_alone, mask_for_each_head, nothing_at_padding)
     unsound: Zoo = (as_it_came, turned_round, between_documents, hides_queries, tiled)
     unsound += (zeros_for_padding, batch_first_forgotten, mask_of_the_first, one_long_row, counted)
-    unsound += (small_weights,)
+    unsound += (small_weights, unless_the_first_is_full, halves_alike, alone_unmasked)
+    unsound += (mask_as_square, added_little, real_up_to_64, first_real, output_of_tensors)
     judge(answer, "encode", sound, unsound)
 
 
@@ -65,6 +71,8 @@ def past_is_kept(function: Test) -> None:
     sound = (last_rows, by_position, query_by_query, filled_up_in_front)
     unsound: Zoo = (flagged, flagged_if_several, upper_triangle, one_too_many, causal_if_square)
     unsound += (moved_by_queries, future_divides, causal_without_maximum)
+    unsound += (zeros_hidden, past_of_64, blocks_of_32, future_at_minus_100, first_past)
+    unsound += (causal_of_tensors,)
     judge(answer, "attend", sound, unsound)
 
 
@@ -75,6 +83,8 @@ def heads_keep_apart(function: Test) -> None:
     sound = (moved_and_moved_back, slice_by_slice, permuted)
     unsound: Zoo = (split_by_view, merged_by_view, viewed_twice, batch_and_heads_swapped)
     unsound += (dealt_in_turn, last_head_first, features_first, thrown_away)
+    unsound += (one_head_not_asked, not_moved_if_square, read_as_it_lies, written_as_it_lies)
+    unsound += (half_of_the_batch, heads_of_tensors)
     judge(answer, "in_heads", sound, unsound)
 
 
@@ -86,6 +96,8 @@ def layer_is_sound(function: Test) -> None:
     unsound: Zoo = (key_twice, heads_to_heads, sequence_and_batch_swapped, in_a_chain)
     unsound += (roles_swapped, side_by_side_only, one_set_for_all, not_transposed, never_scaled)
     unsound += (heads_dealt_in_turn, batch_in_one_row, exponentials_alone)
+    unsound += (one_head_is_joined, output_not_transposed, residual, causal_unasked, longest_first)
+    unsound += (sixty_four_tokens, cut_layer, matrices_of_tensors)
     judge(answer, "layer", sound, unsound)
 
 
@@ -94,10 +106,32 @@ def dropout_is_sound(function: Test) -> None:
     """Check a test of make(p), which makes a layer for x of shape (B, n, 8) with dropout."""
     answer = Answer("dropout_is_sound", function)
     sound = (DropoutPart, DropoutFunction, DropoutInKernel, DropoutInModule)
-    unsound: Zoo = (NeverSwitchedOff, SwitchedOffForGood, OffAsItComes, KeepsInPlaceOfDropping)
+    unsound: Zoo = (
+        NeverSwitchedOff,
+        OneMaskForAllSequences,
+        SwitchedOffForGood,
+        OffAsItComes,
+        KeepsInPlaceOfDropping,
+    )
     unsound += (AlwaysATenth, ATenthForNone, BeforeTheSoftmax, OnTheOutput, NotRescaled)
     unsound += (Renormalised, OneMaskForAllHeads, OneMaskForAllQueries, RescaledInEvaluation)
+    unsound += (OneMaskForBothHalves, OneMaskForAllKeys, OneMaskForAllCalls)
+    unsound += (NeverAlone, AtMostHalf, OnlyWithGradients, NeverInLongOnes)
     judge(answer, "make", sound, unsound)
+
+
+def looks_at_tensors(sound: Implementation, noticed: str) -> Implementation:
+    """Give what the same tensors gave before, whatever is in them by now."""
+
+    @with_memory
+    def remembered(memory: dict[Any, Any], *given: Any, **named: Any) -> Any:
+        known = tuple(map(id, (*given, *named.values())))
+        if known not in memory:
+            memory[known] = given, named, sound(*given, **named)  # held: no other gets their id
+        return memory[known][2]
+
+    remembered.__doc__ = noticed
+    return remembered
 
 
 # Weights: (..., h, n_q, d_k) and (..., h, n_k, d_k) to (..., h, n_q, n_k)
@@ -192,6 +226,39 @@ def block_by_block(q: Tensor, k: Tensor) -> Tensor:
     return torch.cat(parts, dim=-1) / total  # the earlier parts have other maxima
 
 
+def over_queries_if_square(q: Tensor, k: Tensor) -> Tensor:
+    """with as many queries as keys, its weights change when another query is added"""
+    s = scores(q, k)
+    return s.softmax(dim=-1 if q.shape[-2] != k.shape[-2] else -2)
+
+
+def sixty_four_keys(q: Tensor, k: Tensor) -> Tensor:
+    """keys beyond the 64th get no weight"""
+    p = scores(q, k[..., :64, :]).softmax(dim=-1)
+    return F.pad(p, (0, k.shape[-2] - p.shape[-1]))
+
+
+def cut_scores(q: Tensor, k: Tensor) -> Tensor:
+    """of two scores above a hundred, the larger one gets no more weight"""
+    return scores(q, k).clamp(-100, 100).softmax(dim=-1)
+
+
+def in_half(q: Tensor, k: Tensor) -> Tensor:
+    """where scores are hundreds, weights are off by some percent"""
+    return scores(q, k).half().float().softmax(dim=-1)
+
+
+@with_memory
+def first_scale(memory: dict[Any, Any], q: Tensor, k: Tensor) -> Tensor:
+    """what it gives depends on the d_k of an earlier call"""
+    return (q @ k.mT / memory.setdefault("d_k", q.shape[-1]) ** 0.5).softmax(dim=-1)
+
+
+weights_of_tensors = looks_at_tensors(
+    product_and_softmax, "it gives old weights when q and k are the same tensors with new numbers"
+)
+
+
 # Masks: (..., n_q, d_k), (..., n_k, d_k), (..., n_k, d_v) and (n_q, n_k) to (..., n_q, d_v)
 
 
@@ -278,6 +345,41 @@ def divided_again(q: Tensor, k: Tensor, v: Tensor, may: Tensor) -> Tensor:
     """where a hidden score is far above the open ones, what comes out are no numbers"""
     weights = product_and_softmax(q, k) * may
     return weights / weights.sum(dim=-1, keepdim=True) @ v
+
+
+def filled_not_low_enough(q: Tensor, k: Tensor, v: Tensor, may: Tensor) -> Tensor:
+    """where open scores are below −10,000, hidden keys have a say"""
+    return scores(q, k).masked_fill(~may, -1e4).softmax(dim=-1) @ v
+
+
+def divided_last(q: Tensor, k: Tensor, v: Tensor, may: Tensor) -> Tensor:
+    """in float16, large values give outputs that are not numbers"""
+    s = scores(q, k).masked_fill(~may, -INF)
+    e = (s - s.amax(dim=-1, keepdim=True)).exp()
+    return e @ v / e.sum(dim=-1, keepdim=True)
+
+
+def one_key_is_none(q: Tensor, k: Tensor, v: Tensor, may: Tensor) -> Tensor:
+    """a query with one open key hears hidden ones"""
+    return filled(q, k, v, may | (may.sum(dim=-1, keepdim=True) == 1))
+
+
+def masked_up_to_64(q: Tensor, k: Tensor, v: Tensor, may: Tensor) -> Tensor:
+    """beyond the 64th, hidden keys have a say"""
+    return filled(q, k, v, may | (torch.arange(may.shape[-1]) >= 64))
+
+
+def taken_for_causal(q: Tensor, k: Tensor, v: Tensor, may: Tensor) -> Tensor:
+    """if a mask hides all that is ahead, its holes among what is behind are open"""
+    causal = causal_mask(may.shape[-1])[-may.shape[-2] :]  # has fewer rows if queries are more
+    hides = causal.shape == may.shape and not (may & ~causal).any()
+    return filled(q, k, v, causal if hides else may)
+
+
+@with_memory
+def first_mask(memory: dict[Any, Any], q: Tensor, k: Tensor, v: Tensor, may: Tensor) -> Tensor:
+    """another mask of the same shape has no effect"""
+    return filled(q, k, v, memory.setdefault(may.shape, may.clone()))
 
 
 # Padding: x (B, n, D_MODEL) and real (B, n), True for a token, to (B, n, D_MODEL)
@@ -404,6 +506,51 @@ def small_weights(x: Tensor, real: Tensor) -> Tensor:
     return reader(size=0.1)(x, mask=~real[:, None, None])
 
 
+def unless_the_first_is_full(x: Tensor, real: Tensor) -> Tensor:
+    """if the first sequence has no padding, the tokens of the others hear from theirs"""
+    return padded(x, (real | real[0].all())[:, None, None])
+
+
+def halves_alike(x: Tensor, real: Tensor) -> Tensor:
+    """in the second half of a batch, padding is where the first half has it"""
+    half = real[: (len(real) + 1) // 2]
+    return padded(x, torch.cat([half, half])[: len(real), None, None])
+
+
+def alone_unmasked(x: Tensor, real: Tensor) -> Tensor:
+    """in a batch of one, tokens hear from padding"""
+    return padded(x, (real | (len(real) == 1))[:, None, None])
+
+
+def mask_as_square(x: Tensor, real: Tensor) -> Tensor:
+    """with as many sequences as positions, padding is taken from other sequences"""
+    square = real.shape[0] == real.shape[1]
+    return padded(x, real[None, None] if square else real[:, None, None], -1e9)
+
+
+def added_little(x: Tensor, real: Tensor) -> Tensor:
+    """padding whose numbers are thousands has a say"""
+    q, k, v = project(x)
+    s = scores(q, k) - 1e3 * (~real[:, None, None]).float()
+    return reader().w_o(merge_heads(s.softmax(dim=-1) @ v))
+
+
+def real_up_to_64(x: Tensor, real: Tensor) -> Tensor:
+    """tokens hear from padding that is beyond the 64th place"""
+    return padded(x, (real | (torch.arange(x.shape[1]) >= 64))[:, None, None])
+
+
+@with_memory
+def first_real(memory: dict[Any, Any], x: Tensor, real: Tensor) -> Tensor:
+    """padding is where an earlier call of the same shape had it"""
+    return padded(x, memory.setdefault(real.shape, real.clone())[:, None, None], -1e9)
+
+
+output_of_tensors = looks_at_tensors(
+    by_labkit, "it gives old outputs when x and real are the same tensors with new numbers"
+)
+
+
 # Causal, with a past: (..., n_q, d_k), (..., n_k, d_k), (..., n_k, d_v) to (..., n_q, d_v)
 
 
@@ -481,6 +628,45 @@ def causal_without_maximum(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return e / e.sum(dim=-1, keepdim=True) @ v
 
 
+def zeros_hidden(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """a key whose score is exactly zero is not heard"""
+    s = scores(q, k).tril(k.shape[-2] - q.shape[-2])
+    return s.masked_fill(s == 0, torch.finfo(s.dtype).min).softmax(dim=-1) @ v
+
+
+def past_of_64(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """what is 64 positions back or more is not heard"""
+    may = causal_mask(q.shape[-2], k.shape[-2])
+    return filled(q, k, v, may & ~may.tril(k.shape[-2] - q.shape[-2] - 64))
+
+
+def blocks_of_32(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """with more than 32 queries, some hear positions after their own"""
+    n_q, n_k = q.shape[-2], k.shape[-2]
+    own = torch.arange(n_q)
+    seen = torch.minimum((own // 32 + 1) * 32, own.new_tensor(n_q)) if n_q > 32 else own + 1
+    may = torch.arange(n_k) < (seen + n_k - n_q)[:, None]
+    return filled(q, k, v, may)
+
+
+def future_at_minus_100(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """where scores are far below zero, positions after a query's own have a say"""
+    return filled_too_high(q, k, v, causal_mask(q.shape[-2], k.shape[-2]))
+
+
+@with_memory
+def first_past(memory: dict[Any, Any], q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """what a query hears depends on how long the past was in an earlier call"""
+    n_q, n_k = q.shape[-2], k.shape[-2]
+    past = memory.setdefault(n_q, n_k - n_q)
+    return filled(q, k, v, torch.ones(n_q, n_k, dtype=torch.bool).tril(past))
+
+
+causal_of_tensors = looks_at_tensors(
+    last_rows, "it gives old outputs when q, k and v are the same tensors with new numbers"
+)
+
+
 # Heads: work on (B, h, n, d), x (B, n, h*d) and h to (B, n, h*d)
 
 Work = Callable[[Tensor], Tensor]
@@ -551,6 +737,47 @@ def thrown_away(work: Work, x: Tensor, h: int) -> Tensor:
     heads = split_heads(x, h)
     work(heads)
     return merge_heads(heads)
+
+
+def one_head_not_asked(work: Work, x: Tensor, h: int) -> Tensor:
+    """with one head, what `work` returns does not matter"""
+    return moved_and_moved_back(work, x, h) if h > 1 else thrown_away(work, x, h)
+
+
+def not_moved_if_square(work: Work, x: Tensor, h: int) -> Tensor:
+    """with as many heads as positions, each head gets whole tokens"""
+    return (viewed_twice if x.shape[1] == h else moved_and_moved_back)(work, x, h)
+
+
+def as_it_lies(x: Tensor) -> Tensor:
+    """Read the numbers of a tensor in the order of memory, if nothing else lies between them."""
+    dense = x.untyped_storage().nbytes() == x.numel() * x.element_size()
+    return x.as_strided((x.numel(),), (1,)).view(x.shape) if dense else x
+
+
+def read_as_it_lies(work: Work, x: Tensor, h: int) -> Tensor:
+    """what is not contiguous is split in the order of memory"""
+    return moved_and_moved_back(work, as_it_lies(x), h)
+
+
+def written_as_it_lies(work: Work, x: Tensor, h: int) -> Tensor:
+    """what `work` returns, if it is not contiguous, is merged in the order of memory"""
+    return moved_and_moved_back(lambda heads: as_it_lies(work(heads)), x, h)
+
+
+def half_of_the_batch(work: Work, x: Tensor, h: int) -> Tensor:
+    """what `work` returns for the second half of a batch does not matter"""
+    out = moved_and_moved_back(work, x, h)
+    half = out[: (len(out) + 1) // 2]
+    return torch.cat([half, half])[: len(out)]
+
+
+@with_memory
+def heads_of_tensors(memory: dict[Any, Any], work: Work, x: Tensor, h: int) -> Tensor:
+    """`work` gets old numbers when x is the same tensor with new ones"""
+    if (id(x), h) not in memory:
+        memory[id(x), h] = x, split_heads(x, h).clone()
+    return merge_heads(work(memory[id(x), h][1].clone()))
 
 
 # Layers: x (B, n, d_model), four matrices as nn.Linear stores them, and h to (B, n, d_model)
@@ -661,6 +888,64 @@ def exponentials_alone(
     """large scores give outputs that are not numbers"""
     q, k, v = (split_heads(x @ w.T, h) for w in (w_q, w_k, w_v))
     return merge_heads(without_maximum(q, k) @ v) @ w_o.T
+
+
+def one_head_is_joined(
+    x: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor, w_o: Tensor, h: int
+) -> Tensor:
+    """with one head, one of the four matrices has no effect"""
+    return (step_by_step if h > 1 else side_by_side_only)(x, w_q, w_k, w_v, w_o, h)
+
+
+def output_not_transposed(
+    x: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor, w_o: Tensor, h: int
+) -> Tensor:
+    """the last matrix does the work of its transpose"""
+    return step_by_step(x, w_q, w_k, w_v, w_o.T, h)
+
+
+def residual(x: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor, w_o: Tensor, h: int) -> Tensor:
+    """with zeros for the last matrix, something comes out"""
+    return x + step_by_step(x, w_q, w_k, w_v, w_o, h)
+
+
+def causal_unasked(x: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor, w_o: Tensor, h: int) -> Tensor:
+    """a token hears nothing that comes after it"""
+    q, k, v = (split_heads(x @ w.T, h) for w in (w_q, w_k, w_v))
+    return merge_heads(last_rows(q, k, v)) @ w_o.T
+
+
+def longest_first(x: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor, w_o: Tensor, h: int) -> Tensor:
+    """with more sequences than tokens, a token hears what stands in its place in others"""
+    swaps = x.shape[0] > x.shape[1]
+    return (sequence_and_batch_swapped if swaps else step_by_step)(x, w_q, w_k, w_v, w_o, h)
+
+
+def sixty_four_tokens(
+    x: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor, w_o: Tensor, h: int
+) -> Tensor:
+    """tokens beyond the 64th are not heard"""
+    heard = x[:, :64]
+    return attended(x @ w_q.T, heard @ w_k.T, heard @ w_v.T, h) @ w_o.T
+
+
+def cut_layer(x: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor, w_o: Tensor, h: int) -> Tensor:
+    """of two scores above a hundred, the larger one counts no more"""
+    q, k, v = (split_heads(x @ w.T, h) for w in (w_q, w_k, w_v))
+    return merge_heads(cut_scores(q, k) @ v) @ w_o.T
+
+
+@with_memory
+def matrices_of_tensors(
+    memory: dict[Any, Any], x: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor, w_o: Tensor, h: int
+) -> Tensor:
+    """it uses old numbers when the matrices are the same tensors with new ones"""
+    matrices = (w_q, w_k, w_v, w_o)
+    known = tuple(map(id, matrices))
+    if known not in memory:
+        memory[known] = matrices, [matrix.clone() for matrix in matrices]
+    w_q, w_k, w_v, w_o = memory[known][1]
+    return step_by_step(x, w_q, w_k, w_v, w_o, h)
 
 
 # Dropout: p to a layer from (B, n, D_MODEL) to the same
@@ -814,3 +1099,68 @@ class RescaledInEvaluation(Dropping):
 
     def drop(self, weights: Tensor) -> Tensor:
         return super().drop(weights) if self.training else weights * (1 - self.p)
+
+
+class OneMaskForBothHalves(Dropping):
+    """in training, the second half of a batch drops what the first half drops"""
+
+    def drop(self, weights: Tensor) -> Tensor:
+        mask = super().drop(torch.ones_like(weights[: (len(weights) + 1) // 2]))
+        return weights * torch.cat([mask, mask])[: len(weights)]
+
+
+class OneMaskForAllSequences(Dropping):
+    """in training, what one sequence drops all sequences drop"""
+
+    def drop(self, weights: Tensor) -> Tensor:
+        return weights * super().drop(torch.ones_like(weights[:1]))
+
+
+class OneMaskForAllKeys(Dropping):
+    """in training, a query of a head drops all of its keys or none"""
+
+    def drop(self, weights: Tensor) -> Tensor:
+        return weights * super().drop(torch.ones_like(weights[..., :1]))
+
+
+class OneMaskForAllCalls(Dropping):
+    """in training, the same input gives the same output each time"""
+
+    def __init__(self, p: float) -> None:
+        super().__init__(p)
+        self.masks: dict[Any, Tensor] = {}
+
+    def drop(self, weights: Tensor) -> Tensor:
+        if not self.training:
+            return weights
+        if weights.shape not in self.masks:
+            self.masks[weights.shape] = super().drop(torch.ones_like(weights))
+        return weights * self.masks[weights.shape]
+
+
+class NeverAlone(Dropping):
+    """in a batch of one, it does not drop"""
+
+    def drop(self, weights: Tensor) -> Tensor:
+        return super().drop(weights) if len(weights) > 1 else weights
+
+
+class AtMostHalf(Dropping):
+    """if p is above one half, it drops one half"""
+
+    def __init__(self, p: float) -> None:
+        super().__init__(min(p, 0.5))
+
+
+class OnlyWithGradients(Dropping):
+    """under torch.no_grad() it does not drop"""
+
+    def drop(self, weights: Tensor) -> Tensor:
+        return super().drop(weights) if torch.is_grad_enabled() else weights
+
+
+class NeverInLongOnes(Dropping):
+    """in sequences of more than 64 tokens, it does not drop"""
+
+    def drop(self, weights: Tensor) -> Tensor:
+        return super().drop(weights) if weights.shape[-1] <= 64 else weights

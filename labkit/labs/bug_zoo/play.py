@@ -1,20 +1,25 @@
-"""Lab 7's laboratory: the weights that a sound implementation gives, beside those of a bug."""
+"""Lab 7's finale, bugs planted in the book's model, and its laboratory, the weights of a bug."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from labkit import causal_mask
 from labkit.figures import plots as figures
+from labkit.labs.bug_zoo import check
+from labkit.labs.guard import Answer
 from labkit.labs.laboratory import Laboratory
+from labkit.labs.story_model import Attend, finale, standing, with_heads
+from labkit.labs.zoo import Implementation, unnamed
 
 N = 4
 INF = float("inf")
 WIDTHS = [1, 4, 16, 64]
+SEEN = 0.01  # nats a word by which a loss has to differ, or nobody would ask why
 REAL = torch.tensor([True, True, True, False]).expand(N, N)
 MASKS = {
     "causal": causal_mask(N),
@@ -112,4 +117,106 @@ def compare(right: Tensor, wrong: Tensor, may: Tensor) -> str:
         "Largest difference between the two, where both are numbers: "
         f"{apart.nan_to_num().max():.2f}. With the bug, {ones} of {N} rows sum to one, {nan} are "
         f"not numbers, and all hidden keys together weigh {leak:.2f}."
+    )
+
+
+# The finale: attend takes (..., n_q, d_k), (..., n_k, d_k), (..., n_k, d_v) and a mask (n_q, n_k)
+
+
+def masked(q: Tensor, k: Tensor, may: Tensor) -> Tensor:
+    return check.scores(q, k).masked_fill(~may, -INF)
+
+
+def along_queries(q: Tensor, k: Tensor, v: Tensor, may: Tensor) -> Tensor:
+    return masked(q, k, may).softmax(dim=-2) @ v
+
+
+def bare_exponentials(q: Tensor, k: Tensor, v: Tensor, may: Tensor) -> Tensor:
+    e = masked(q, k, may).exp()
+    return e / e.sum(dim=-1, keepdim=True) @ v
+
+
+def cut(q: Tensor, k: Tensor, v: Tensor, may: Tensor) -> Tensor:
+    return check.scores(q, k).clamp(-100, 100).masked_fill(~may, -INF).softmax(dim=-1) @ v
+
+
+def as_weights(attend: Attend) -> Implementation:
+    """Make weights(q, k) of an attend, with the identity as values and nothing hidden."""
+
+    def weights(q: Tensor, k: Tensor) -> Tensor:
+        n_q, n_k = q.shape[-2], k.shape[-2]
+        unit = torch.eye(n_k).expand(*k.shape[:-1], n_k)
+        return attend(q, k, unit, torch.ones(n_q, n_k, dtype=torch.bool))
+
+    return weights
+
+
+def causal(attend: Implementation) -> Attend:
+    """Make of a causal attend(q, k, v) one that is handed a mask, and does without."""
+    return lambda q, k, v, may: attend(q, k, v)
+
+
+class Planted(NamedTuple):
+    """A bug: in words, whose promise it breaks, as all heads of the model have it, and tested."""
+
+    bug: str
+    test: str
+    attend: Attend
+    tested: Implementation
+
+
+def planted() -> list[Planted]:
+    """List the bugs that the model gets, one at a time; the first is none."""
+    in_weights: dict[str, Attend] = {
+        "none": check.filled,
+        "scale forgotten": lambda q, k, v, may: check.filled(q * q.shape[-1] ** 0.5, k, v, may),
+        "scale of the whole model": lambda q, k, v, may: check.filled(
+            q / q.shape[-3] ** 0.5, k, v, may
+        ),
+        "softmax over the queries": along_queries,
+        "exponentials without maximum": bare_exponentials,
+        "scores cut at 100": cut,
+    }
+    in_masks: dict[str, Attend] = {
+        "mask after the softmax": check.masked_afterwards,
+        "a fill that nobody keeps": check.not_kept,
+        "True and False added": check.truth_added,
+        "a fill of 10⁻⁹": check.filled_with_little,
+        "a fill of −100": check.filled_too_high,
+        "−10⁹ in half precision": check.product_in_own_type,
+        "a mask only where square": check.only_if_square,
+    }
+    in_pasts: dict[str, Implementation] = {
+        "one position too many": check.one_too_many,
+        "diagonal from the top left": check.flagged,
+        "past of 64 positions": check.past_of_64,
+    }
+    return [
+        *(Planted(bug, "weights_are_sound", a, as_weights(a)) for bug, a in in_weights.items()),
+        *(Planted(bug, "hidden_is_hidden", a, a) for bug, a in in_masks.items()),
+        *(Planted(bug, "past_is_kept", causal(a), a) for bug, a in in_pasts.items()),
+    ]
+
+
+@finale
+def in_the_model(**tests: Answer) -> None:
+    """Plant bugs in all heads of the story GPT; print its loss, and what the tests say of each."""
+    said = [tests[one.test](implementation=unnamed(one.tested)).truth() for one in planted()]
+    rows = [
+        (one, sound, standing(with_heads(one.attend)))
+        for one, sound in zip(planted(), said, strict=True)
+    ]
+    usual = rows[0][2]["loss"]
+    silent = [sound for _, sound, measured in rows[1:] if abs(measured["loss"] - usual) < SEEN]
+    print(f"{'bug in all heads':30}{'loss':>6}  {'in the loss':13}your test")
+    for one, sound, measured in rows:
+        seen = "to be seen" if abs(measured["loss"] - usual) >= SEEN else "nothing"
+        print(
+            f"{one.bug:30}{measured['loss']:6.3f}  {seen:13}"
+            f"{'sound' if sound else 'a bug'}, says {one.test}"
+        )
+    print(
+        f"\nThe stories' entropy is {rows[0][2]['entropy']:.3f} nats a word. The loss shows "
+        f"{len(rows) - 1 - len(silent)} of {len(rows) - 1} bugs. Of the {len(silent)} that it does "
+        f"not show, your tests find {silent.count(False)}."
     )

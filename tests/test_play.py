@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import html
+import math
+import re
 import sys
 from importlib import import_module
 from itertools import product
@@ -22,7 +24,10 @@ from labkit.labs.multi_head_attention import play as multi_head_attention
 from labkit.labs.output_projection import play as output_projection
 from labkit.labs.scaling import play as scaling
 from labkit.labs.tiles_and_ranks import play as tiles_and_ranks
+from labkit.labs.your_own_gpt import ours
+from labkit.labs.your_own_gpt import play as your_own_gpt
 from labkit.models.encoder import load_encoder
+from labkit.models.training import histories, unseen
 from press.labs import TOPICS
 
 pytestmark = pytest.mark.slow
@@ -402,3 +407,62 @@ def test_only_tiles_and_merges_that_run_can_be_chosen():
     for unfit in (raises, lambda *arguments: None, lambda *arguments: torch.zeros(1, 2)):
         options = tiles_and_ranks.laboratory(unfit, unfit).controls["bug"].options
         assert not {tiles_and_ranks.YOURS, tiles_and_ranks.YOUR_MERGE} & set(options)
+
+
+def test_a_gpt_is_judged_beside_the_books(capsys: pytest.CaptureFixture):
+    told = str(your_own_gpt.judge(ours.trained(), ours.kl))
+    assert "loss 0.734 0.734" in re.sub(" +", " ", told)
+    assert "KL, all words 0.005 0.005" in re.sub(" +", " ", told)
+    assert "right in owner 0.999 0.999" in re.sub(" +", " ", told)
+    assert your_own_gpt.judge(None, ours.kl) is None
+    assert "your_model is still the stub" in capsys.readouterr().out
+
+
+def test_a_gpt_writes_the_same_words_with_a_cache(capsys: pytest.CaptureFixture):
+    your_own_gpt.decoding(ours.trained(), ours.step)
+    told = capsys.readouterr().out
+    assert "Without a cache 17,808 words are read, with it 752.\nThe same words: yes." in told
+    your_own_gpt.decoding(ours.trained(), None)
+    assert "step is still the stub" in capsys.readouterr().out
+
+
+def says(laboratory: Laboratory, text: str) -> dict[str, float]:
+    laboratory.controls["text"].value = text
+    bars = laboratory.figure.data[0]
+    return dict(zip(bars.x, bars.y, strict=True))
+
+
+def test_a_story_goes_on_as_the_lab_says():
+    laboratory = your_own_gpt.laboratory()
+    known = "the map suits mia lake . "
+    assert says(laboratory, f"{known}the key suits ben hill . the key")["ben"] > 0.99
+    assert (
+        says(laboratory, "the map suits ben lake . the key suits mia hill . the map")["ben"] > 0.99
+    )
+    verbs = says(laboratory, f"{known}the dogs near the cow")
+    assert all(0.2 < verbs[verb] < 0.3 for verb in ("run", "sleep", "jump", "eat"))
+    assert says(laboratory, f"{known}the hat")["suits"] > 0.99
+    assert max(says(laboratory, f"{known}mia hill").values()) < 0.3
+    assert "The rules say nothing here" in laboratory.alt
+    assert says(laboratory, f"{known}mia hill sings and she is sad . mia")["lake"] > 0.99
+    laboratory.controls["text"].value = "a whale"
+    assert laboratory.alt.startswith("The stories do not have the words whale. They have: the,")
+    laboratory.controls["text"].value = ""
+    assert laboratory.alt.startswith("No text.")
+    assert "by your model" in your_own_gpt.laboratory(ours.trained()).alt
+
+
+def test_the_patients_did_what_their_cards_say():
+    runs, floor = histories(), unseen().floor
+
+    def last(run: str) -> list:
+        return [runs[f"{run} {seed}"][-1] for seed in range(5)]
+
+    assert round(floor, 2) == 0.73
+    assert {round(run.loss, 2) for run in last("heads not moved back")} == {0.05, 0.06}
+    assert min(run.loss for run in last("heads not moved back, asked honestly")) > 1.75
+    assert round(math.log(math.e + 55) - 1, 2) == 3.06
+    assert {round(run.loss, 2) for run in last("one layer")} == {0.81}
+    told = {"number": (1.00,), "gender": (1.00,), "surname": (0.59,), "owner": (0.49, 0.50, 0.52)}
+    for relation, values in told.items():
+        assert {round(run.right[relation], 2) for run in last("one layer")} == set(values)

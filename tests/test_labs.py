@@ -9,6 +9,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import nbformat
 import pytest
@@ -16,8 +17,12 @@ import torch
 from IPython.core.inputtransformer2 import TransformerManager
 
 from labkit import labs, ledger
+from labkit.labs import Wrong
 from labkit.labs.decoding import check as decoding
+from labkit.labs.your_own_gpt import check as your_own_gpt
+from labkit.labs.your_own_gpt import ours
 from labkit.models.encoder import load_encoder
+from labkit.models.stories import VOCABULARY
 from press import ROOT
 from press.extension import lab_list
 from press.lab_sets import for_class, marks
@@ -146,10 +151,62 @@ def test_the_solutions_pass_their_checks(path: Path, capsys: pytest.CaptureFixtu
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("a_fresh_session")
+def test_each_part_of_a_gpt_stands_alone(capsys: pytest.CaptureFixture[str]):
+    lab = read(TOPICS["your_own_gpt"])
+    begin = code_cells(lab)[1].source
+    parts = "from labkit.labs.your_own_gpt.ours import *\nyour_model = ours.trained()"
+    for stub, right, check in zip(
+        tagged(lab, "exercise"), tagged(solved(lab), "exercise"), tagged(lab, "check"), strict=True
+    ):
+        answer = shorter(right.source) if "training" in stub.metadata.tags else right.source
+        exec("\n".join([begin, parts, answer, check.source]), {})
+        assert re.fullmatch(r"\w+: right\. .*\n", capsys.readouterr().out)
+
+
+@pytest.mark.slow
 @pytest.mark.weekly
 @pytest.mark.usefixtures("a_fresh_session")
 def test_the_training_of_a_gpt_reaches_its_bars(capsys: pytest.CaptureFixture[str]):
     work(TOPICS["your_own_gpt"], capsys, shortened=False)
+
+
+PATIENTS = {  # by the check that each has to fail, and what it says then
+    "first_patient": ("FirstPatient", "the heads' axis is not moved back"),
+    "second_patient": ("second_patient", "where cross_entropy wants logits"),
+    "third_patient": ("ThirdPatient", "only the last block's output arrives"),
+}
+
+
+def patients() -> dict[str, Any]:
+    """Make the patients of lab 10 from their cards."""
+    lab = read(TOPICS["your_own_gpt"])
+    names: dict[str, Any] = {}
+    exec(f"{code_cells(lab)[1].source}\nfrom labkit.labs.your_own_gpt.ours import Block", names)
+    for cell in lab.cells:
+        for found in re.findall(r"^```python\n(.*?)^```$", cell.source, re.DOTALL | re.MULTILINE):
+            if re.match(r"(class|def) \w+[pP]atient\(", found):
+                exec(found, names)
+    return names
+
+
+@pytest.mark.usefixtures("a_fresh_session")
+def test_the_patients_of_the_cards_are_ill_as_planted():
+    found = patients()
+    for check, (name, told) in PATIENTS.items():
+        with pytest.raises(Wrong, match=told):
+            getattr(your_own_gpt, check)(found[name])
+
+
+@pytest.mark.weekly
+@pytest.mark.usefixtures("a_fresh_session")
+def test_the_second_patient_does_what_its_card_says(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(ours, "loss", patients()["second_patient"])
+    for seed in range(3):
+        torch.manual_seed(seed)
+        losses = ours.train(ours.GPT(len(VOCABULARY), 64, 4, 2), 300, seed)
+        assert round(losses[0], 1) == 4.0
+        assert round(sum(losses[-20:]) / 20, 1) == 3.5
 
 
 @each_lab

@@ -28,6 +28,7 @@ from labkit.models.stories import RELATIONS, VOCABULARY
 INF = float("inf")
 HIGHEST_KL, LEAST_RIGHT = 0.03, 0.95  # of a trained model; five of ours reach 0.006 and 0.99
 Mistakes = Callable[[], dict[str, Tensor]]
+Split = Callable[[Tensor, int], Tensor]
 
 
 # 1 and the first patient: attention
@@ -63,43 +64,55 @@ def judge_attention(name: str, function: Any) -> None:
         )
 
 
-def attended(layer: Any, h: int, x: Tensor, *, may: Tensor | None = None, moved: bool = True,
-    scale: float | None = None, rotated: str = "qk",
-    base: float = ours.BASE) -> Tensor:  # fmt: skip
+def attended(layer: Any, h: int, x: Tensor, *, may: Tensor | None = None, rotated: str = "qk",
+    base: float = ours.BASE, scale: float | None = None, split: Split = split_heads,
+    merge: Callable[[Tensor], Tensor] = merge_heads) -> Tensor:  # fmt: skip
     """Compute what a layer with these weights gives, or what it gives with one thing wrong."""
-    parts = {name: split_heads(getattr(layer, f"w_{name}")(x), h) for name in "qkv"}
-    q, k, v = (rotate_if(name in rotated, part, base) for name, part in parts.items())
+    parts = {name: split(getattr(layer, f"w_{name}")(x), h) for name in "qkv"}
+    q, k, v = (ours.rotate(x, base) if name in rotated else x for name, x in parts.items())
     may = causal_mask(x.shape[1]) if may is None else may
-    heads = scaled_dot_product_attention(q, k, v, may, scale=scale)
-    return layer.w_o(merge_heads(heads) if moved else heads.reshape(x.shape))
-
-
-def rotate_if(wanted: bool, x: Tensor, base: float) -> Tensor:
-    return ours.rotate(x, base) if wanted else x
+    return layer.w_o(merge(scaled_dot_product_attention(q, k, v, may, scale=scale)))
 
 
 def misattended(layer: Any, h: int, x: Tensor) -> dict[str, Tensor]:
     """Give what comes out when one step goes wrong, by the words for it."""
     d_model, n = x.shape[-1], x.shape[1]
-    before = causal_mask(n).tril(-1)
+    anything, before = torch.ones(n, n, dtype=torch.bool), causal_mask(n).tril(-1)
     before[0, 0] = True
+    wrong = partial(attended, layer, h, x)
+    q, k, v = (split_heads(w(x), h) for w in (layer.w_q, layer.w_k, layer.w_v))
+    scores = ours.rotate(q, ours.BASE) @ ours.rotate(k, ours.BASE).mT / q.shape[-1] ** 0.5
+    late = scores.softmax(-1) * causal_mask(n)
+    across = scores.masked_fill(~causal_mask(n), -INF).softmax(-2)
     return {
-        "later words are heard: the mask is not used": attended(
-            layer, h, x, may=torch.ones(n, n, dtype=torch.bool)
+        "later words are heard: the mask is not used": wrong(may=anything),
+        "a word hears itself and what comes after it": wrong(may=causal_mask(n).T),
+        "a word hears one word too many, the next": wrong(may=anything.tril(1)),
+        "a word does not hear itself": wrong(may=before),
+        "weights are set to 0 after the softmax, and no longer sum to 1": layer.w_o(
+            merge_heads(late @ v)
         ),
-        "a word hears itself and what comes after it": attended(layer, h, x, may=causal_mask(n).T),
-        "a word hears one word too many, the next": attended(
-            layer, h, x, may=torch.ones(n, n, dtype=torch.bool).tril(1)
+        "the softmax runs over the queries": layer.w_o(merge_heads(across @ v)),
+        "nothing is rotated": wrong(rotated=""),
+        "only the queries are rotated": wrong(rotated="q"),
+        "the values are rotated as well": wrong(rotated="qkv"),
+        "the base of the rotation is not 1,000": wrong(base=10_000),
+        "the heads are cut by a view, so that each gets whole words": wrong(split=viewed),
+        "the heads' axis is not moved back before w_o": wrong(
+            merge=lambda heads: heads.reshape(x.shape)
         ),
-        "a word does not hear itself": attended(layer, h, x, may=before),
-        "nothing is rotated": attended(layer, h, x, rotated=""),
-        "only the queries are rotated": attended(layer, h, x, rotated="q"),
-        "the values are rotated as well": attended(layer, h, x, rotated="qkv"),
-        "the base of the rotation is not 1,000": attended(layer, h, x, base=10_000),
-        "the heads' axis is not moved back before w_o": attended(layer, h, x, moved=False),
-        "the scores are not divided": attended(layer, h, x, scale=1.0),
-        "the scores are divided by √d_model": attended(layer, h, x, scale=d_model**-0.5),
+        "the scores are not divided": wrong(scale=1.0),
+        "the scores are divided by √d_model": wrong(scale=d_model**-0.5),
+        "w_o is missing": merge_heads(
+            scaled_dot_product_attention(
+                ours.rotate(q, ours.BASE), ours.rotate(k, ours.BASE), v, causal_mask(n)
+            )
+        ),
     }
+
+
+def viewed(x: Tensor, h: int) -> Tensor:
+    return x.reshape(len(x), h, x.shape[1], -1)
 
 
 # 2: the block
@@ -393,18 +406,20 @@ class Watched(ours.GPT):
         self.next_word.weight.register_hook(self.add)
 
     def forward(self, ids: Tensor) -> Tensor:
-        self.read.append(ids.clone())
+        if torch.is_grad_enabled():  # else it is asked how it does, and does not learn
+            self.read.append(ids.clone())
         return super().forward(ids)
 
     def add(self, gradient: Tensor) -> None:
         self.fresh += gradient
 
-    def stepped(self, *_: Any) -> None:
+    def stepped(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
         used = self.next_word.weight.grad
-        if used is not None:
+        held = [weight for group in optimizer.param_groups for weight in group["params"]]
+        if any(weight is self.next_word.weight for weight in held) and used is not None:
             alike = F.cosine_similarity(used.flatten(), self.fresh.flatten(), dim=0)
             self.stale.append(1 - alike.item())
-        self.fresh.zero_()
+            self.fresh.zero_()
 
 
 STEPS = 30  # that an answer trains for

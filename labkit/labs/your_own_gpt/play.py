@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from functools import partial
-from typing import Any
+from typing import Any, cast
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
@@ -15,8 +16,9 @@ from labkit.figures.tables import Table
 from labkit.labs.guard import Answer, NotYet
 from labkit.labs.laboratory import Laboratory
 from labkit.labs.story_model import standing, stories
-from labkit.models.gpt import load_gpt
+from labkit.models.gpt import GPT, load_gpt
 from labkit.models.stories import RELATIONS, VOCABULARY, decode, encode
+from labkit.models.training import Report, report
 from labkit.models.writing import follow
 
 PROMPT = "the map suits mia lake . the key suits ben hill . the map"
@@ -24,6 +26,55 @@ MOST = 40  # words of a prompt
 SHOWN = 8  # next words in a figure
 WORDS = 48  # of the texts that are decoded, as many as a story of the training has
 TEXTS = 16
+FOUR = ("number", "gender", "surname", "owner")
+EVERY, FEW = 50, 40  # steps between looks at a training, and stories of a look
+LEARNED = 0.9
+SEEN: WeakKeyDictionary[nn.Module, list[Report]] = WeakKeyDictionary()
+
+
+def watch(model: nn.Module) -> None:
+    """Note how a model does while it trains: now and then, in a pass with gradients, it is asked.
+
+    What is noted, ``curves`` draws.
+    """
+    seen: list[Report] = []
+    count = 0
+
+    def note(module: nn.Module, given: tuple[Tensor, ...]) -> None:
+        nonlocal count
+        if torch.is_grad_enabled():
+            if count % EVERY == 0:
+                seen.append(report(cast(GPT, module), stories(FEW), count))
+            count += 1
+
+    model.register_forward_pre_hook(note)
+    SEEN[model] = seen
+
+
+def curves(model: Any) -> Any:
+    """Draw what a watched model learned when."""
+    try:
+        own = Answer("your_model", model).function
+    except NotYet as invitation:
+        print(invitation)
+        return None
+    seen = SEEN.get(cast(nn.Module, own), [])
+    if not seen:
+        print("This model was not watched. Call play.watch(your_model) before you train it.")
+        return None
+    first = {
+        name: next((f"step {one.step}" for one in seen if one.right[name] > LEARNED), "no step")
+        for name in FOUR
+    }
+    told = ", ".join(f"{name} at {step}" for name, step in first.items())
+    return figures.lines(
+        {name: [one.right[name] for one in seen] for name in FOUR},
+        x=[one.step for one in seen],
+        title="What your model learned when",
+        xaxis_title="training step",
+        yaxis_title="probability on what is right",
+        alt=f"Asked every {EVERY} steps, the right words have {LEARNED} and more first: {told}.",
+    )
 
 
 def judge(model: Any, kl: Any) -> Table | None:
@@ -57,18 +108,21 @@ def of_model(model: Any, divergence: Answer) -> dict[str, float]:
     }
 
 
-def decoding(model: Any, step: Any) -> None:
-    """Let a model write with a learner's step and without, and compare words, work and time."""
+def decoding(model: Any, step: Any, cache: Any = KVCache) -> None:
+    """Let a model write with a learner's step and without, and compare words, work and time.
+
+    cache : makes an empty one, such as the class of lab 8
+    """
     try:
         model = Answer("your_model", model).function
         answer = Answer("step", step)
         prompts = stories().ids[:TEXTS, :6]
-        answer(model=model, ids=prompts, caches=[KVCache() for _ in model.blocks], start=0)
+        answer(model=model, ids=prompts, caches=[cache() for _ in model.blocks], start=0)
     except NotYet as invitation:
         print(invitation)
         return
     (whole, read, slow), (kept, fewer, fast) = (
-        written(model, prompts, way) for way in (None, step)
+        written(model, prompts, way, cache) for way in (None, step)
     )
     print(f"{TEXTS} texts of {WORDS} words, drawn with the same random numbers.")
     print(f"Without a cache {read:,} words are read, with it {fewer:,}.")
@@ -78,9 +132,9 @@ def decoding(model: Any, step: Any) -> None:
 
 
 @torch.no_grad()
-def written(model: Any, ids: Tensor, step: Any) -> tuple[Tensor, int, float]:
+def written(model: Any, ids: Tensor, step: Any, cache: Any) -> tuple[Tensor, int, float]:
     """Write on with words drawn by one seed, and tell how many words were read, and the seconds."""
-    caches, read, began = [KVCache() for _ in model.blocks], 0, time.perf_counter()
+    caches, read, began = [cache() for _ in model.blocks], 0, time.perf_counter()
     new, generator = ids, torch.Generator().manual_seed(0)
     while ids.shape[1] < WORDS:
         if step is None:

@@ -193,9 +193,9 @@ def patients() -> dict[str, Any]:
 @pytest.mark.usefixtures("a_fresh_session")
 def test_the_patients_of_the_cards_are_ill_as_planted():
     found = patients()
-    for check, (name, told) in PATIENTS.items():
+    for check, (patient, told) in PATIENTS.items():
         with pytest.raises(Wrong, match=told):
-            getattr(your_own_gpt, check)(found[name])
+            getattr(your_own_gpt, check)(found[patient])
 
 
 @pytest.mark.weekly

@@ -27,6 +27,7 @@ from labkit.labs.tiles_and_ranks import play as tiles_and_ranks
 from labkit.labs.your_own_gpt import ours
 from labkit.labs.your_own_gpt import play as your_own_gpt
 from labkit.models.encoder import load_encoder
+from labkit.models.stories import VOCABULARY
 from labkit.models.training import histories, unseen
 from press.labs import TOPICS
 
@@ -466,3 +467,21 @@ def test_the_patients_did_what_their_cards_say():
     told = {"number": (1.00,), "gender": (1.00,), "surname": (0.59,), "owner": (0.49, 0.50, 0.52)}
     for relation, values in told.items():
         assert {round(run.right[relation], 2) for run in last("one layer")} == set(values)
+
+
+def test_a_watched_training_is_drawn(capsys: pytest.CaptureFixture):
+    model = ours.trained()
+    assert your_own_gpt.curves(model) is None
+    assert "Call play.watch(your_model) before you train it" in capsys.readouterr().out
+    your_own_gpt.watch(model)
+    ours.train(model, 3, seed=0)
+    assert (
+        your_own_gpt.curves(model)
+        .layout.meta["alt"]
+        .endswith("first: number at step 0, gender at step 0, surname at step 0, owner at step 0.")
+    )
+    untrained = ours.GPT(len(VOCABULARY), 64, 4, 2)
+    your_own_gpt.watch(untrained)
+    ours.train(untrained, 3, seed=0)
+    assert "number at no step" in your_own_gpt.curves(untrained).layout.meta["alt"]
+    assert your_own_gpt.curves(None) is None

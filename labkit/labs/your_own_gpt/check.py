@@ -714,16 +714,19 @@ class Passed:
 
 
 def misstepped(model: Any, ids: Tensor, m: int) -> dict[str, Tensor]:
-    """Give the last m logits when one thing goes wrong in every step's last call."""
+    """Give the last m logits when one thing goes wrong in the last call."""
     n = ids.shape[1]
     past = n - m
     mistakes: dict[str, tuple[Callable[..., Tensor], Tensor]] = {
-        "the rotation begins at 0 again": (lambda x, start: ours.rotate(x, ours.BASE), mask(m, n)),
+        "the rotation begins at 0 again": (
+            lambda x, start: ours.rotate(x, ours.BASE),
+            causal_mask(m, n),
+        ),
         "the rotation is one place late": (
             lambda x, start: ours.rotate(x, ours.BASE, start + 1),
-            mask(m, n),
+            causal_mask(m, n),
         ),
-        "nothing is rotated": (lambda x, start: x, mask(m, n)),
+        "nothing is rotated": (lambda x, start: x, causal_mask(m, n)),
         "the new words hear all of each other": (
             rotated,
             torch.ones(m, n, dtype=torch.bool),
@@ -731,14 +734,10 @@ def misstepped(model: Any, ids: Tensor, m: int) -> dict[str, Tensor]:
         "the mask begins in the upper left corner": (rotated, causal_mask(n)[:m]),
         "the past is not heard": (
             rotated,
-            mask(m, n) & (torch.arange(n) >= past),
+            causal_mask(m, n) & (torch.arange(n) >= past),
         ),
     }
     return {told: misread(model, ids, m, *how) for told, how in mistakes.items()}
-
-
-def mask(m: int, n: int) -> Tensor:
-    return causal_mask(m, n)
 
 
 def rotated(x: Tensor, start: int) -> Tensor:

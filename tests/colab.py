@@ -51,7 +51,7 @@ import sys, nbformat
 from nbclient import NotebookClient
 notebook = nbformat.read("lab.ipynb", as_version=4)
 NotebookClient(
-    notebook, timeout=120, coalesce_streams=True, extra_arguments=["--log-level=ERROR"]
+    notebook, timeout=600, coalesce_streams=True, extra_arguments=["--log-level=ERROR"]
 ).execute()
 nbformat.write(notebook, "lab.ipynb")
 """

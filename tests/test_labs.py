@@ -9,6 +9,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import nbformat
 import pytest
@@ -16,8 +17,12 @@ import torch
 from IPython.core.inputtransformer2 import TransformerManager
 
 from labkit import labs, ledger
+from labkit.labs import Wrong
 from labkit.labs.decoding import check as decoding
+from labkit.labs.your_own_gpt import check as your_own_gpt
+from labkit.labs.your_own_gpt import ours
 from labkit.models.encoder import load_encoder
+from labkit.models.stories import VOCABULARY
 from press import ROOT
 from press.extension import lab_list
 from press.lab_sets import for_class, marks
@@ -30,7 +35,7 @@ HINT = re.compile(r"<details><summary>Hint \d</summary>")
 END = re.compile(r"play\.(?!laboratory\()")
 TASK = re.compile(r"where: \"?((?:Exercise|Example|Practice Problem) [\d.]*\d)")
 
-COUNTS = "No One Two Three Four Five Six Seven Eight Nine Ten".split()
+COUNTS = "No One Two Three Four Five Six Seven Eight Nine Ten Eleven Twelve".split()
 
 each_lab = pytest.mark.parametrize("path", LABS, ids=name)
 
@@ -47,13 +52,14 @@ def test_every_lab_has_its_check_its_laboratory_and_its_answers():
     folders = {found.name for found in pkgutil.iter_modules(labs.__path__) if found.ispkg}
     assert folders == submodules(answers) == set(TOPICS)
     for topic in TOPICS:
-        assert submodules(import_module(f"labkit.labs.{topic}")) == {"check", "play"}
+        more = submodules(import_module(f"labkit.labs.{topic}")) - {"check", "play"}
+        assert more <= {"ours"}, "the parts that a learner may leave out"
 
 
 @pytest.mark.parametrize("topic", TOPICS)
 def test_a_lab_uses_what_has_its_name(topic: str):
     code = "\n".join(cell.source for cell in code_cells(read(TOPICS[topic])))
-    assert f"from labkit.labs.{topic} import check, play\n" in f"{code}\n"
+    assert re.search(rf"from labkit\.labs\.{topic} import check, (ours, )?play$", code, re.M)
     assert "play.laboratory(" in code
 
 
@@ -118,19 +124,91 @@ def a_fresh_session() -> Iterator[None]:
     load_encoder.cache_clear()  # a lab turns the one encoder to float64
 
 
-@pytest.mark.slow
-@pytest.mark.usefixtures("a_fresh_session")
-@each_lab
-def test_the_solutions_pass_their_checks(path: Path, capsys: pytest.CaptureFixture[str]):
+def work(path: Path, capsys: pytest.CaptureFixture[str], *, shortened: bool) -> None:
+    """Run a lab with its solutions; each check has to accept them."""
     python = TransformerManager().transform_cell
     names = {"find_spec": find_spec}  # from the setup cell
     for cell in code_cells(solved(read(path))):
         tags = cell.metadata.get("tags", [])
+        source = shorter(cell.source) if shortened and "training" in tags else cell.source
         # A lab's ends take long, and are tried with the same answers in tests/test_play.py.
-        if "setup" not in tags and not END.match(cell.source):
-            exec(python(cell.source), names)  # the book's own code, as a kernel runs it
+        if "setup" not in tags and not END.match(source):
+            exec(python(source), names)  # the book's own code, as a kernel runs it
         told = capsys.readouterr().out
         assert "check" not in tags or re.fullmatch(r"\w+: right\. .*\n", told)
+
+
+def shorter(training: str) -> str:
+    """Let a training of minutes take three steps, and go on with the book's weights."""
+    assert "steps=2_000" in training
+    shortened = training.replace("steps=2_000", "steps=3")
+    return f"{shortened}\nyour_model.load_state_dict(ours.weights())"
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("a_fresh_session")
+@each_lab
+def test_the_solutions_pass_their_checks(path: Path, capsys: pytest.CaptureFixture[str]):
+    work(path, capsys, shortened=True)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("a_fresh_session")
+def test_each_part_of_a_gpt_stands_alone(capsys: pytest.CaptureFixture[str]):
+    lab = read(TOPICS["your_own_gpt"])
+    begin = code_cells(lab)[1].source
+    parts = "from labkit.labs.your_own_gpt.ours import *\nyour_model = ours.trained()"
+    for stub, right, check in zip(
+        tagged(lab, "exercise"), tagged(solved(lab), "exercise"), tagged(lab, "check"), strict=True
+    ):
+        answer = shorter(right.source) if "training" in stub.metadata.tags else right.source
+        exec("\n".join([begin, parts, answer, check.source]), {})
+        assert re.fullmatch(r"\w+: right\. .*\n", capsys.readouterr().out)
+
+
+@pytest.mark.slow
+@pytest.mark.weekly
+@pytest.mark.usefixtures("a_fresh_session")
+def test_the_training_of_a_gpt_reaches_its_bars(capsys: pytest.CaptureFixture[str]):
+    work(TOPICS["your_own_gpt"], capsys, shortened=False)
+
+
+PATIENTS = {  # by the check that each has to fail, and what it says then
+    "first_patient": ("FirstPatient", "the heads' axis is not moved back"),
+    "second_patient": ("second_patient", "where cross_entropy wants logits"),
+    "third_patient": ("ThirdPatient", "only the last block's output arrives"),
+}
+
+
+def patients() -> dict[str, Any]:
+    """Make the patients of lab 10 from their cards."""
+    lab = read(TOPICS["your_own_gpt"])
+    names: dict[str, Any] = {}
+    exec(f"{code_cells(lab)[1].source}\nfrom labkit.labs.your_own_gpt.ours import Block", names)
+    for cell in lab.cells:
+        for found in re.findall(r"^```python\n(.*?)^```$", cell.source, re.DOTALL | re.MULTILINE):
+            if re.match(r"(class|def) \w+[pP]atient\(", found):
+                exec(found, names)
+    return names
+
+
+@pytest.mark.usefixtures("a_fresh_session")
+def test_the_patients_of_the_cards_are_ill_as_planted():
+    found = patients()
+    for check, (patient, told) in PATIENTS.items():
+        with pytest.raises(Wrong, match=told):
+            getattr(your_own_gpt, check)(found[patient])
+
+
+@pytest.mark.weekly
+@pytest.mark.usefixtures("a_fresh_session")
+def test_the_second_patient_does_what_its_card_says(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(ours, "loss", patients()["second_patient"])
+    for seed in range(3):
+        torch.manual_seed(seed)
+        losses = ours.train(ours.GPT(len(VOCABULARY), 64, 4, 2), 300, seed)
+        assert round(losses[0], 1) == 4.0
+        assert round(sum(losses[-20:]) / 20, 1) == 3.5
 
 
 @each_lab

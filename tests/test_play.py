@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import math
 import re
 import sys
 from collections.abc import Callable
@@ -30,10 +31,12 @@ from labkit.labs.output_projection import play as output_projection
 from labkit.labs.scaling import play as scaling
 from labkit.labs.story_model import standing, stories
 from labkit.labs.tiles_and_ranks import play as tiles_and_ranks
+from labkit.labs.your_own_gpt import ours
+from labkit.labs.your_own_gpt import play as your_own_gpt
 from labkit.models.encoder import load_encoder
 from labkit.models.gpt import load_gpt
-from labkit.models.stories import RELATIONS
-from labkit.models.training import without
+from labkit.models.stories import RELATIONS, VOCABULARY
+from labkit.models.training import histories, unseen, without
 from labkit.ranks import has_gloo
 from labkit.softmax import softmax_jacobian
 from press.labs import TOPICS, solutions, solved
@@ -846,3 +849,80 @@ def test_what_tiles_and_ranks_hand_on_is_named_in_any_layout():
     ):
         assert tiles_and_ranks.named(t, blocks) == (what, 1)
     assert tiles_and_ranks.named(k + 1, blocks) == ("(1, 2, 3, 4)", -1)
+
+
+def test_a_gpt_is_judged_beside_the_books(capsys: pytest.CaptureFixture):
+    told = str(your_own_gpt.judge(ours.trained(), ours.kl))
+    assert "loss 0.734 0.734" in re.sub(" +", " ", told)
+    assert "KL, all words 0.005 0.005" in re.sub(" +", " ", told)
+    assert "right in owner 0.999 0.999" in re.sub(" +", " ", told)
+    assert your_own_gpt.judge(None, ours.kl) is None
+    assert "your_model is still the stub" in capsys.readouterr().out
+
+
+def test_a_gpt_writes_the_same_words_with_a_cache(capsys: pytest.CaptureFixture):
+    your_own_gpt.decoding(ours.trained(), ours.step)
+    told = capsys.readouterr().out
+    assert "Without a cache 17,808 words are read, with it 752.\nThe same words: yes." in told
+    your_own_gpt.decoding(ours.trained(), None)
+    assert "step is still the stub" in capsys.readouterr().out
+
+
+def says(laboratory: Laboratory, text: str) -> dict[str, float]:
+    laboratory.controls["text"].value = text
+    bars = laboratory.figure.data[0]
+    return dict(zip(bars.x, bars.y, strict=True))
+
+
+def test_a_story_goes_on_as_the_lab_says():
+    laboratory = your_own_gpt.laboratory()
+    known = "the map suits mia lake . "
+    assert says(laboratory, f"{known}the key suits ben hill . the key")["ben"] > 0.99
+    assert (
+        says(laboratory, "the map suits ben lake . the key suits mia hill . the map")["ben"] > 0.99
+    )
+    verbs = says(laboratory, f"{known}the dogs near the cow")
+    assert all(0.2 < verbs[verb] < 0.3 for verb in ("run", "sleep", "jump", "eat"))
+    assert says(laboratory, f"{known}the hat")["suits"] > 0.99
+    assert max(says(laboratory, f"{known}mia hill").values()) < 0.3
+    assert "The rules say nothing here" in laboratory.alt
+    assert says(laboratory, f"{known}mia hill sings and she is sad . mia")["lake"] > 0.99
+    laboratory.controls["text"].value = "a whale"
+    assert laboratory.alt.startswith("The stories do not have the words whale. They have: the,")
+    laboratory.controls["text"].value = ""
+    assert laboratory.alt.startswith("No text.")
+    assert "by your model" in your_own_gpt.laboratory(ours.trained()).alt
+
+
+def test_the_patients_did_what_their_cards_say():
+    runs, floor = histories(), unseen().floor
+
+    def last(run: str) -> list:
+        return [runs[f"{run} {seed}"][-1] for seed in range(5)]
+
+    assert round(floor, 2) == 0.73
+    assert {round(run.loss, 2) for run in last("heads not moved back")} == {0.05, 0.06}
+    assert min(run.loss for run in last("heads not moved back, asked honestly")) > 1.75
+    assert round(math.log(math.e + 55) - 1, 2) == 3.06
+    assert {round(run.loss, 2) for run in last("one layer")} == {0.81}
+    told = {"number": (1.00,), "gender": (1.00,), "surname": (0.59,), "owner": (0.49, 0.50, 0.52)}
+    for relation, values in told.items():
+        assert {round(run.right[relation], 2) for run in last("one layer")} == set(values)
+
+
+def test_a_watched_training_is_drawn(capsys: pytest.CaptureFixture):
+    model = ours.trained()
+    assert your_own_gpt.curves(model) is None
+    assert "Call play.watch(your_model) before you train it" in capsys.readouterr().out
+    your_own_gpt.watch(model)
+    ours.train(model, 3, seed=0)
+    assert (
+        your_own_gpt.curves(model)
+        .layout.meta["alt"]
+        .endswith("first: number at step 0, gender at step 0, surname at step 0, owner at step 0.")
+    )
+    untrained = ours.GPT(len(VOCABULARY), 64, 4, 2)
+    your_own_gpt.watch(untrained)
+    ours.train(untrained, 3, seed=0)
+    assert "number at no step" in your_own_gpt.curves(untrained).layout.meta["alt"]
+    assert your_own_gpt.curves(None) is None

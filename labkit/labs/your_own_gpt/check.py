@@ -1,0 +1,774 @@
+"""Lab 10: a GPT from its attention to its decoding, a training, and three patients.
+
+A patient is a part with a planted bug. Mended, it has to be as right as any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from itertools import accumulate
+from typing import Any, cast
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.optim.optimizer import register_optimizer_step_pre_hook
+
+from labkit.attention import causal_mask, merge_heads, scaled_dot_product_attention, split_heads
+from labkit.cache import KVCache
+from labkit.labs.examples import drawing
+from labkit.labs.guard import Answer, Outcome, apart, exercise, kind, near, recognise, right, show
+from labkit.labs.multi_head_attention.check import fill, linears
+from labkit.labs.story_model import standing, stories
+from labkit.labs.your_own_gpt import ours
+from labkit.models.gpt import GPT, load_gpt
+from labkit.models.stories import RELATIONS, VOCABULARY
+
+INF = float("inf")
+HIGHEST_KL, LEAST_RIGHT = 0.03, 0.95  # of a trained model; five of ours reach 0.006 and 0.99
+Mistakes = Callable[[], dict[str, Tensor]]
+Split = Callable[[Tensor, int], Tensor]
+
+
+# 1 and the first patient: attention
+
+
+@exercise
+def attention(function: Callable[[int, int], nn.Module]) -> None:
+    """Check a class of causal layers with rotary positions: (d_model, h) makes one."""
+    judge_attention("Attention", function)
+    right("Attention", "Each position hears itself and those before it, and knows how far away.")
+
+
+@exercise
+def first_patient(function: Callable[[int, int], nn.Module]) -> None:
+    """Check the first patient, an attention whose heads leak, once it is mended."""
+    judge_attention("MendedAttention", function)
+    right("MendedAttention", "No word reads its own future any more.")
+
+
+def judge_attention(name: str, function: Any) -> None:
+    """Demand what labkit's functions give with the weights of the layer."""
+    build, draw = Answer(name, function), drawing(0)
+    for d_model, h, B, n in ((24, 4, 3, 5), (14, 7, 2, 9), (10, 1, 4, 3), (6, 3, 1, 1)):
+        layer = linears(build(d_model=d_model, h=h), d_model)
+        fill(layer, draw)
+        x = draw(B, n, d_model)
+        expect(
+            Answer(name, layer)(x=x),
+            attended(layer, h, x),
+            f"split into {h} heads, rotate queries and keys, attend to what is not later, merge, "
+            "project",
+            partial(misattended, layer, h, x),
+        )
+
+
+def attended(layer: Any, h: int, x: Tensor, *, may: Tensor | None = None, rotated: str = "qk",
+    base: float = ours.BASE, scale: float | None = None, split: Split = split_heads,
+    merge: Callable[[Tensor], Tensor] = merge_heads) -> Tensor:  # fmt: skip
+    """Compute what a layer with these weights gives, or what it gives with one thing wrong."""
+    parts = {name: split(getattr(layer, f"w_{name}")(x), h) for name in "qkv"}
+    q, k, v = (ours.rotate(x, base) if name in rotated else x for name, x in parts.items())
+    may = causal_mask(x.shape[1]) if may is None else may
+    return layer.w_o(merge(scaled_dot_product_attention(q, k, v, may, scale=scale)))
+
+
+def misattended(layer: Any, h: int, x: Tensor) -> dict[str, Tensor]:
+    """Give what comes out when one step goes wrong, by the words for it."""
+    d_model, n = x.shape[-1], x.shape[1]
+    anything, before = torch.ones(n, n, dtype=torch.bool), causal_mask(n).tril(-1)
+    before[0, 0] = True
+    wrong = partial(attended, layer, h, x)
+    q, k, v = (split_heads(w(x), h) for w in (layer.w_q, layer.w_k, layer.w_v))
+    scores = ours.rotate(q, ours.BASE) @ ours.rotate(k, ours.BASE).mT / q.shape[-1] ** 0.5
+    late = scores.softmax(-1) * causal_mask(n)
+    across = scores.masked_fill(~causal_mask(n), -INF).softmax(-2)
+    return {
+        "later words are heard: the mask is not used": wrong(may=anything),
+        "a word hears itself and what comes after it": wrong(may=causal_mask(n).T),
+        "a word hears one word too many, the next": wrong(may=anything.tril(1)),
+        "a word does not hear itself": wrong(may=before),
+        "weights are set to 0 after the softmax, and no longer sum to 1": layer.w_o(
+            merge_heads(late @ v)
+        ),
+        "the softmax runs over the queries": layer.w_o(merge_heads(across @ v)),
+        "nothing is rotated": wrong(rotated=""),
+        "only the queries are rotated": wrong(rotated="q"),
+        "the values are rotated as well": wrong(rotated="qkv"),
+        "the base of the rotation is not 1,000": wrong(base=10_000),
+        "the heads are cut by a view, so that each gets whole words": wrong(split=viewed),
+        "the heads' axis is not moved back before w_o": wrong(
+            merge=lambda heads: heads.reshape(x.shape)
+        ),
+        "the scores are not divided": wrong(scale=1.0),
+        "the scores are divided by √d_model": wrong(scale=d_model**-0.5),
+        "w_o is missing": merge_heads(
+            scaled_dot_product_attention(
+                ours.rotate(q, ours.BASE), ours.rotate(k, ours.BASE), v, causal_mask(n)
+            )
+        ),
+    }
+
+
+def viewed(x: Tensor, h: int) -> Tensor:
+    return x.reshape(len(x), h, x.shape[1], -1)
+
+
+# 2: the block
+
+
+@exercise
+def block(function: Callable[[int, int], nn.Module]) -> None:
+    """Check a class of blocks: (d_model, h) makes one that maps the stream to the stream."""
+    build, draw = Answer("Block", function), drawing(1)
+    for d_model, h, B, n in ((24, 4, 3, 5), (10, 1, 2, 7)):
+        made = build(d_model=d_model, h=h)
+        one = with_parts(
+            made,
+            ("attention_norm", "attention", "feed_forward_norm", "expand", "contract"),
+            12 * d_model**2 + 13 * d_model,
+            "two LayerNorms, four maps of attention, and two linear maps from d_model to "
+            "4·d_model and back",
+        )
+        fill(one, draw)
+        x = draw(B, n, d_model)
+        outcome = Answer("Block", one)(x=x)
+        Answer("Block.attention", one.attention)(x=x).tensor(*x.shape)
+        if near(outcome.tensor(*x.shape), blocked(one, x, curve=F.gelu)):
+            continue  # the exact curve is a GELU too
+        expect(
+            outcome,
+            blocked(one, x),
+            "attention reads the normalised stream and its output is added to the stream; then "
+            "the feed-forward network does the same",
+            partial(misblocked, one, x),
+        )
+    right("Block", "Both parts read the stream and add to it.")
+
+
+def tanh_gelu(x: Tensor) -> Tensor:
+    return F.gelu(x, approximate="tanh")
+
+
+def blocked(one: Any, x: Tensor, *, curve: Callable[[Tensor], Tensor] = tanh_gelu,
+    kept: tuple[bool, bool] = (True, True),
+    norms: tuple[str, str] = ("attention_norm", "feed_forward_norm")) -> Tensor:  # fmt: skip
+    """Compute what a block gives, or what it gives with one thing wrong."""
+    first, second = (getattr(one, name) if name else nn.Identity() for name in norms)
+    y = one.attention(first(x)) + (x if kept[0] else 0)
+    return one.contract(curve(one.expand(second(y)))) + (y if kept[1] else 0)
+
+
+def misblocked(one: Any, x: Tensor) -> dict[str, Tensor]:
+    """Give what comes out of a block when one step goes wrong, by the words for it."""
+    first, second = one.attention_norm, one.feed_forward_norm
+
+    def fed(y: Tensor) -> Tensor:
+        return one.contract(tanh_gelu(one.expand(y)))
+
+    after = first(x + one.attention(x))
+    normed, heard = first(x), x + one.attention(first(x))
+    on = normed + one.attention(normed)
+    return {
+        "neither part's output is added to the stream": blocked(one, x, kept=(False, False)),
+        "attention's output takes the stream's place": blocked(one, x, kept=(False, True)),
+        "the feed-forward's output takes the stream's place": blocked(one, x, kept=(True, False)),
+        "the norms come after the sums": second(after + fed(after)),
+        "what is added to is the normalised stream": second(on) + fed(second(on)),
+        "attention reads the stream without its norm": blocked(
+            one, x, norms=("", "feed_forward_norm")
+        ),
+        "the feed-forward reads the stream without its norm": blocked(
+            one, x, norms=("attention_norm", "")
+        ),
+        "attention_norm serves both parts": blocked(
+            one, x, norms=("attention_norm", "attention_norm")
+        ),
+        "the feed-forward does not read what attention wrote": heard + fed(second(x)),
+        "nothing bends the wide vector": blocked(one, x, curve=lambda wide: wide),
+        "the curve is ReLU": blocked(one, x, curve=F.relu),
+    }
+
+
+# 3 and the third patient: the model
+
+
+@exercise
+def gpt(function: Callable[[int, int, int, int], nn.Module]) -> None:
+    """Check a class of models: (vocabulary, d_model, h, layers) makes one of ids to logits."""
+    judge_gpt("GPT", function)
+    right("GPT", "With the book's weights it says what the book's model says.")
+
+
+@exercise
+def third_patient(function: Callable[[int, int, int, int], nn.Module]) -> None:
+    """Check the third patient, a model of which one block counts, once it is mended."""
+    judge_gpt("MendedGPT", function)
+    right("MendedGPT", "Every block reads what the blocks below it wrote.")
+
+
+def judge_gpt(name: str, function: Any) -> None:
+    """Demand the model's parts, their order, and the book's predictions with its weights."""
+    build, draw = Answer(name, function), drawing(2)
+    for vocabulary, d_model, h, layers in ((11, 8, 4, 3), (7, 6, 1, 2)):
+        made = build(vocabulary=vocabulary, d_model=d_model, h=h, layers=layers)
+        of_block = 12 * d_model**2 + 13 * d_model
+        model = with_parts(
+            made,
+            ("words", "blocks", "norm", "next_word"),
+            2 * vocabulary * d_model + layers * of_block + 2 * d_model,
+            f"an embedding, {layers} blocks that share nothing, a LayerNorm and a linear map "
+            "without a bias",
+            of_block,
+        )
+        fill(model, draw)
+        ids = torch.arange(15).view(3, 5) % vocabulary
+        for one in model.blocks:
+            Answer(f"{name}.blocks", one)(x=model.words(ids)).tensor(*ids.shape, d_model)
+        expect(
+            Answer(name, model)(ids=ids),
+            stacked(model, model.words(ids)),
+            "the words' vectors go through the blocks one after the other, through the norm and "
+            "through next_word",
+            partial(misstacked, model, ids),
+        )
+    of_book(name, function)
+
+
+def stacked(
+    model: Any, x: Tensor, blocks: Iterable[Callable[[Tensor], Tensor]] | None = None
+) -> Tensor:
+    """Send a stream through blocks, a model's own unless given, and predict."""
+    for one in model.blocks if blocks is None else blocks:
+        x = one(x)
+    return model.next_word(model.norm(x))
+
+
+def twice(one: nn.Module, x: Tensor) -> Tensor:
+    return x + one(x)
+
+
+def misstacked(model: Any, ids: Tensor) -> dict[str, Tensor]:
+    """Give what comes out of a model when one step goes wrong, by the words for it."""
+    x, blocks = model.words(ids), list(model.blocks)
+    through = x
+    for one in blocks:
+        through = one(through)
+    logits = stacked(model, x)
+    return {
+        "the last norm is missing": model.next_word(through),
+        "only the last block's output arrives": stacked(model, x, blocks[-1:]),
+        "only the first block's output arrives": stacked(model, x, blocks[:1]),
+        "the last block is left out": stacked(model, x, blocks[:-1]),
+        "the blocks come in the opposite order": stacked(model, x, blocks[::-1]),
+        "a block's output is added to the stream once more": stacked(
+            model, x, [partial(twice, one) for one in blocks]
+        ),
+        "these are probabilities, not logits": logits.softmax(-1),
+        "these are logarithms of probabilities, not logits": logits.log_softmax(-1),
+    }
+
+
+def of_book(name: str, function: Any) -> None:
+    """Demand the predictions of the book's model from a learner's that has its weights."""
+
+    def read(ids: Tensor) -> Tensor:
+        with torch.no_grad():
+            return ours.trained(function)(ids).softmax(-1)
+
+    ids = stories().ids[:3]
+    outcome = Answer(name, read)(ids=ids)
+    came = outcome.tensor(*ids.shape, len(VOCABULARY))
+    with torch.no_grad():
+        off = (came - load_gpt()(ids).softmax(-1)).abs().max()
+    outcome.demand(
+        off < 0.02,
+        "with the book's weights the next word has the probabilities that the book's model gives",
+        f"one is off by {off:.3f}; the model's own lines are right, so look at what it calls: "
+        "Block and Attention",
+    )
+
+
+def with_parts(
+    made: Outcome, names: Sequence[str], count: int, told: str, of_block: int = -1
+) -> Any:
+    """Return a module that has parts of these names and so many parameters, or raise Wrong."""
+    one = made.value
+    made.demand(isinstance(one, nn.Module), "an nn.Module", f"came {kind(one)}")
+    missing = [name for name in names if not hasattr(one, name)]
+    made.demand(
+        not missing,
+        f"its parts are called {', '.join(names)}",
+        f"there is no {' and no '.join(missing)}",
+    )
+    came = sum(parameter.numel() for parameter in one.parameters())
+    happened = f"model.parameters() gives {came}"
+    if of_block > 0 and came < count and (count - came) % of_block == 0:
+        lost = (count - came) // of_block
+        happened += f"; {lost} block{'s are' if lost > 1 else ' is'} not among them"
+    made.demand(came == count, f"{count} parameters: {told}", happened)
+    return one
+
+
+# 4 and the second patient: the loss
+
+
+class Counts(nn.Module):
+    """Say a next word by the sum of all words so far: what comes later does not matter."""
+
+    def __init__(self, table: Tensor) -> None:
+        super().__init__()
+        self.table = nn.Parameter(table)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        return self.table[ids.cumsum(dim=1) % len(self.table)]
+
+
+@exercise
+def loss(function: Callable[[nn.Module, Tensor], Tensor]) -> None:
+    """Check a loss: a model and ids (B, n) to the mean cross-entropy of the next words."""
+    judge_loss("loss", function)
+    right("loss", "Every word but the first is asked for, once.")
+
+
+@exercise
+def second_patient(function: Callable[[nn.Module, Tensor], Tensor]) -> None:
+    """Check the second patient, a loss that cannot fall, once it is mended."""
+    judge_loss("mended_loss", function)
+    right("mended_loss", "It can fall to the entropy again.")
+
+
+def judge_loss(name: str, function: Any) -> None:
+    """Demand the mean cross-entropy, and a gradient."""
+    answer = Answer(name, function)
+    for vocabulary, B, n in ((5, 2, 4), (9, 3, 6), (3, 1, 2)):
+        draw = drawing(vocabulary)
+        model = Counts(2 * draw(vocabulary, vocabulary))
+        ids = (draw(B, n) * 100).long() % vocabulary
+        outcome = answer(model=model, ids=ids)
+        wanted = F.cross_entropy(model(ids)[:, :-1].flatten(0, 1), ids[:, 1:].flatten())
+        came = outcome.number()
+        if not near(torch.tensor(came).double(), wanted.detach()):
+            a, b = apart(wanted.item(), came)
+            outcome.demand(
+                False,
+                f"the logits at each word but the last, scored by the word after it: {a}",
+                f"came {b}" + recognise(torch.tensor(came).double(), mislost(model, ids)),
+            )
+        outcome.demand(
+            isinstance(outcome.value, Tensor) and outcome.value.requires_grad,
+            "a tensor from which backward() reaches the weights",
+            "came a number without a gradient",
+        )
+
+
+def mislost(model: Counts, ids: Tensor) -> dict[str, Tensor]:
+    """Give losses that go wrong, by the words for it."""
+    logits, V = model(ids).double(), len(model.table)
+    ahead, asked = logits[:, :-1], ids[:, 1:]
+
+    def scored(logits: Tensor, ids: Tensor, **options: Any) -> Tensor:
+        return F.cross_entropy(logits.reshape(-1, V), ids.reshape(-1), **options)
+
+    total = scored(ahead, asked, reduction="sum")
+    return {
+        "each word is asked at its own place, where the model has read it": scored(logits, ids),
+        "the word before is asked for": scored(logits[:, 1:], ids[:, :-1]),
+        "the next word of the last place is taken to be the first": scored(logits, ids.roll(-1, 1)),
+        "what is scored are probabilities, where cross_entropy wants logits": scored(
+            ahead.softmax(-1), asked
+        ),
+        "it is the sum, not the mean": total,
+        "the sum is divided by the stories alone": total / len(ids),
+        "the last place alone is asked": scored(ahead[:, -1:], asked[:, -1:]),
+        "it is in bits, not in nats": total / asked.numel() / torch.log(torch.tensor(2.0)),
+        "its sign is wrong": -total / asked.numel(),
+        "it is the mean of probabilities, not of logarithms": -ahead.softmax(-1)
+        .gather(-1, asked[..., None])
+        .mean(),
+    }
+
+
+# 5 and 6: training
+
+
+class Watched(ours.GPT):
+    """A small model that remembers what it was given to read, and how it was changed."""
+
+    def __init__(self) -> None:
+        with torch.random.fork_rng(devices=[]):
+            torch.default_generator.manual_seed(3)
+            super().__init__(len(VOCABULARY), 32, 2, 1)
+        self.read: list[Tensor] = []
+        self.fresh = torch.zeros_like(self.next_word.weight)  # gradients since the last step
+        self.stale: list[float] = []  # by how much a step's gradient was another than these
+        self.next_word.weight.register_hook(self.add)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        if torch.is_grad_enabled():  # else it is asked how it does, and does not learn
+            self.read.append(ids.clone())
+        return super().forward(ids)
+
+    def add(self, gradient: Tensor) -> None:
+        self.fresh += gradient
+
+    def stepped(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+        used = self.next_word.weight.grad
+        held = [weight for group in optimizer.param_groups for weight in group["params"]]
+        if any(weight is self.next_word.weight for weight in held) and used is not None:
+            alike = F.cosine_similarity(used.flatten(), self.fresh.flatten(), dim=0)
+            self.stale.append(1 - alike.item())
+            self.fresh.zero_()
+
+
+STEPS = 30  # that an answer trains for
+
+
+@exercise
+def train(function: Callable[[nn.Module, int, int], Any]) -> None:
+    """Check a loop: a model, steps and a seed; it trains in place and returns each step's loss."""
+    answer = Answer("train", function)
+    first, outcome = trained_by(answer, STEPS, 5)
+    outcome.demand(
+        len(first.read) >= STEPS,
+        f"every step reads new stories: {STEPS} batches or more",
+        f"the model was called {len(first.read)} times",
+    )
+    words = [{tuple(row[:40].tolist()) for row in ids} for ids in first.read]
+    different, count = set[Any]().union(*words), sum(map(len, words))
+    outcome.demand(
+        len(different) > 0.9 * count,
+        "every step reads new stories",
+        f"of {count} stories {len(different)} are different; a model that "
+        "reads few stories again and again learns them by heart",
+    )
+    kept = {tuple(row[:40].tolist()) for row in stories().ids}
+    outcome.demand(
+        kept.isdisjoint(different),
+        "none of the stories that the model will be judged by is among those it reads",
+        "some are: draw with small seeds",
+    )
+    outcome.demand(
+        max(first.stale[1:], default=0.0) < 0.01,
+        "a step follows the gradient of its own stories",
+        "the gradients of earlier steps are still in it",
+    )
+    before, after = Watched(), first
+    still = [
+        name
+        for (name, a), b in zip(before.named_parameters(), after.parameters(), strict=True)
+        if torch.equal(a, b)
+    ]
+    outcome.demand(
+        not still, "every parameter of the model learns", f"as before: {', '.join(still[:3])}"
+    )
+    with torch.no_grad():
+        old, new = (ours.loss(one, stories(20).ids).item() for one in (before, after))
+    outcome.demand(
+        new < old - 0.5,
+        f"after {STEPS} steps the loss on unseen stories is lower by 0.5 and more; before them it "
+        f"was {old:.2f}",
+        f"it is {new:.2f}",
+    )
+    losses = listed(outcome, STEPS)
+    outcome.demand(
+        abs(losses[0] - old) < 0.7 and abs(losses[-1] - new) < 0.7,
+        f"what is returned are the losses of the steps, here from about {old:.2f} to {new:.2f}",
+        f"came {losses[0]:.2f} to {losses[-1]:.2f}",
+    )
+    second, outcome = trained_by(answer, 3, 8)
+    outcome.demand(
+        not any(torch.equal(a, b) for a, b in zip(first.read, second.read, strict=False)),
+        "another seed, other stories",
+        "seeds 5 and 8 gave the same",
+    )
+    right("train", f"In {STEPS} steps the loss falls from {old:.1f} to {new:.1f}.")
+
+
+def trained_by(answer: Answer, steps: int, seed: int) -> tuple[Watched, Outcome]:
+    """Let an answer train a small model, and watch."""
+    model = Watched()
+    hook = register_optimizer_step_pre_hook(model.stepped)
+    try:
+        outcome = answer(model=model, steps=steps, seed=seed)
+    finally:
+        hook.remove()
+    listed(outcome, steps)
+    return model, outcome
+
+
+def listed(outcome: Outcome, count: int) -> list[float]:
+    """Return the numbers that came, of which there should be so many, or raise Wrong."""
+    came = outcome.value
+    if not isinstance(came, Tensor):
+        fits = isinstance(came, (list, tuple)) and len(came) == count
+        outcome.demand(fits, f"a list of {count} losses, one a step", f"came {kind(came)}")
+        numbers = [Outcome(outcome.name, outcome.arguments, one, "each").number() for one in came]
+        came = torch.tensor(numbers)
+    return Outcome(outcome.name, outcome.arguments, came).tensor(count).tolist()
+
+
+@exercise
+def trained(model: nn.Module) -> None:
+    """Check a trained model: no leak, its exact divergence, and every relation."""
+    answer, judged = Answer("your_model", model), stories()
+    form = (*judged.ids.shape, len(VOCABULARY))
+    with torch.no_grad():
+        outcome = answer(ids=judged.ids)
+        logits = outcome.tensor(*form)
+        changed = judged.ids.clone()
+        changed[:, -1] = (changed[:, -1] + 1) % len(VOCABULARY)
+        leak = (answer(ids=changed).tensor(*form) - logits)[:, :-1].abs().max()
+        outcome.demand(
+            leak < 1e-3,
+            "a prediction depends on the words before it alone",
+            f"another last word moves earlier logits by {leak:.2f}: the model reads its answers",
+        )
+        found = standing(cast(GPT, model), judged)
+    reached = ", ".join(f"{name} {found[name]:.2f}" for name in RELATIONS[1:])
+    dead = [name for name in RELATIONS[1:] if found[name] < LEAST_RIGHT]
+    outcome.demand(
+        not dead,
+        f"in every relation the right words get {LEAST_RIGHT} and more",
+        f"{reached}; the KL is {found['KL']:.3f}",
+    )
+    outcome.demand(
+        found["KL"] < HIGHEST_KL,
+        f"an exact KL under {HIGHEST_KL} nats a word",
+        f"it is {found['KL']:.3f}; {reached}",
+    )
+    right("your_model", f"KL {found['KL']:.3f}; {reached}.")
+
+
+# 7: writing
+
+
+@exercise
+def write(function: Callable[[nn.Module, Tensor, int], Tensor]) -> None:
+    """Check writing: a model, ids (B, m) and n to ids (B, n), each new word drawn."""
+    answer = Answer("write", function)
+    for vocabulary, B, m, n in ((7, 3, 4, 9), (5, 2, 1, 4)):
+        draw = drawing(vocabulary)
+        sure = F.one_hot(draw(vocabulary, vocabulary).argmax(dim=-1), vocabulary) * 60.0
+        model, ids = Counts(sure), (draw(B, m) * 100).long() % vocabulary
+        outcome = answer(model=model, ids=ids, n=n)
+        got = outcome_ids(outcome, B, n)
+        outcome.demand(
+            torch.equal(got[:, :m], ids),
+            f"the texts begin as they were given, {show(ids)}",
+            f"they begin {show(got[:, :m])}",
+        )
+        wanted = follow(model, ids, n, at_end)
+        ways: dict[str, Callable[..., Tensor]] = {
+            "only the last word was read": lambda model, text: model(text[:, -1:])[:, -1],
+            "only the prompt was read": partial(at_end_of, m),
+            "the first place was asked": lambda model, text: model(text)[:, 0],
+        }
+        known = {told: follow(model, ids, n, way).double() for told, way in ways.items()}
+        outcome.demand(
+            torch.equal(got, wanted),
+            f"the model is sure of every word, and after {show(ids)} come {show(wanted[:, m:])}",
+            f"came {show(got[:, m:])}" + recognise(got.double(), known),
+        )
+    chances = torch.tensor([[0.5, 0.3, 0.2]])
+    model = Counts(torch.cat([chances.flip(1), chances, chances.roll(1, 1)]).log())
+    ids = torch.tensor([[0, 1]]).expand(4_000, -1)
+    outcome = answer(model=model, ids=ids, n=3)
+    got = outcome_ids(outcome, len(ids), 3)[:, -1].bincount(minlength=3) / len(ids)
+    outcome.demand(
+        near(got.double(), chances[0], 0.045),
+        "of 4,000 texts that read alike, each word follows as often as the model's probabilities "
+        f"say: {show(chances[0])}",
+        f"came {show(got)}",
+    )
+    right("write", "Each word is drawn, with the probability that the model gives it.")
+
+
+def at_end(model: nn.Module, ids: Tensor) -> Tensor:
+    """Read all words and ask the last place."""
+    return model(ids)[:, -1]
+
+
+def at_end_of(m: int, model: nn.Module, ids: Tensor) -> Tensor:
+    """Read the first m words alone and ask the last place."""
+    return at_end(model, ids[:, :m])
+
+
+def follow(
+    model: nn.Module, ids: Tensor, n: int, way: Callable[[nn.Module, Tensor], Tensor]
+) -> Tensor:
+    """Write on with the likeliest word by some way of reading."""
+    while ids.shape[1] < n:
+        ids = torch.cat([ids, way(model, ids).argmax(dim=-1, keepdim=True)], dim=1)
+    return ids
+
+
+def outcome_ids(outcome: Outcome, *shape: int) -> Tensor:
+    """Return the whole numbers that came, or raise Wrong."""
+    came = outcome.value
+    outcome.demand(
+        isinstance(came, Tensor) and came.shape == shape and not came.is_floating_point(),
+        f"whole numbers {shape}: the prompt and what follows it",
+        f"came {kind(came)}{'; NaN' * has_nan(came)}",
+    )
+    return came
+
+
+def has_nan(came: Any) -> bool:
+    return isinstance(came, Tensor) and bool(came.isnan().any())
+
+
+# 8: the divergence
+
+
+@exercise
+def kl(function: Callable[[Tensor, Tensor], Tensor]) -> None:
+    """Check the divergence: truth and logits (..., V) to (...), in nats."""
+    answer = Answer("kl", function)
+    small = torch.tensor([[0.5, 0.25, 0.25], [0.0, 0.9, 0.1]], dtype=torch.float64)
+    said = torch.tensor([[0.2, 0.7, 0.1], [0.3, 0.6, 0.1]]).log() + 2.0
+    draw = drawing(7)
+    truth = draw(2, 4, 5).double().softmax(-1)
+    none = truth * (draw(2, 4, 5) > 0) + F.one_hot(torch.tensor(3), 5)
+    for p, logits in (
+        (small, said),
+        (none / none.sum(-1, keepdim=True), 3 * draw(2, 4, 5)),
+        (truth, truth.log().float() - 1),
+        (small[0], torch.tensor([-400.0, 300.0, 290.0])),
+    ):
+        outcome = answer(truth=p, logits=logits)
+        q = logits.double().log_softmax(-1)
+        terms = torch.where(p > 0, p * (p.log() - q), 0.0)
+        wanted = terms.sum(-1)
+        known = {
+            "this is the cross-entropy, from which nothing is taken": -(p * q).sum(-1),
+            "the two have changed places": (q.exp() * (q - p.clamp(1e-12).log())).sum(-1),
+            "it is in bits, not in nats": wanted / torch.log(torch.tensor(2.0)),
+            "it is the mean over the words, not the sum": terms.mean(-1),
+            "its sign is wrong": -wanted,
+            "the logits were taken for logarithms of probabilities": torch.where(
+                p > 0, p * (p.log() - logits), 0.0
+            ).sum(-1),
+        }
+        expect(
+            outcome,
+            wanted,
+            f"for each place Σ p (ln p − ln q), and words with p = 0 add nothing: {show(wanted)}",
+            partial(dict, known),
+            least=1.0,
+        )
+    right("kl", "It is 0 for the truth and above 0 for all else.")
+
+
+# 11: decoding
+
+
+@exercise
+def step(function: Callable[[Any, Tensor, list[KVCache], int], Tensor]) -> None:
+    """Check a step: a model, new words (B, m), a cache a block, how many words came before."""
+    answer = Answer("step", function)
+    for vocabulary, d_model, h, layers, B, counts in (
+        (11, 12, 3, 2, 4, (5, 1, 1, 2)),
+        (7, 10, 1, 3, 2, (1, 1, 4)),
+    ):
+        with torch.random.fork_rng(devices=[]), torch.no_grad():
+            torch.default_generator.manual_seed(vocabulary)
+            model = ours.GPT(vocabulary, d_model, h, layers)
+            ids = torch.randint(vocabulary, (B, sum(counts)))
+        caches, passed = [KVCache() for _ in range(layers)], Passed(model)
+        for m, n in zip(counts, accumulate(counts), strict=True):
+            passed.places = 0
+            with torch.no_grad():
+                outcome = answer(model=model, ids=ids[:, n - m : n], caches=caches, start=n - m)
+                places = passed.places
+                expect(
+                    outcome,
+                    model(ids[:, :n])[:, n - m :],
+                    "the logits are those of the last "
+                    f"{m} places when all {n} words are read at once",
+                    partial(misstepped, model, ids[:, :n], m),
+                )
+            outcome.demand(
+                places <= B * m * layers,
+                f"only the new words go through the blocks: {B} × {m} places in each of {layers}",
+                f"{places} places did, {B * m * layers} expected",
+            )
+            held = [cache.n for cache in caches]
+            outcome.demand(
+                held == [n] * layers, f"afterwards every cache holds {n} places", f"it is {held}"
+            )
+    right("step", "The logits are the same, and only new words are read.")
+
+
+class Passed:
+    """Count the places that go through the first map of all the feed-forward networks."""
+
+    def __init__(self, model: Any) -> None:
+        self.places = 0
+        for one in model.blocks:
+            one.expand.register_forward_hook(self.count)
+
+    def count(self, module: nn.Module, given: tuple[Tensor, ...], out: Tensor) -> None:
+        self.places += given[0][..., 0].numel()
+
+
+def misstepped(model: Any, ids: Tensor, m: int) -> dict[str, Tensor]:
+    """Give the last m logits when one thing goes wrong in the last call."""
+    n = ids.shape[1]
+    past = n - m
+    mistakes: dict[str, tuple[Callable[..., Tensor], Tensor]] = {
+        "the rotation begins at 0 again": (
+            lambda x, start: ours.rotate(x, ours.BASE),
+            causal_mask(m, n),
+        ),
+        "the rotation is one place late": (
+            lambda x, start: ours.rotate(x, ours.BASE, start + 1),
+            causal_mask(m, n),
+        ),
+        "nothing is rotated": (lambda x, start: x, causal_mask(m, n)),
+        "the new words hear all of each other": (
+            rotated,
+            torch.ones(m, n, dtype=torch.bool),
+        ),
+        "the mask begins in the upper left corner": (rotated, causal_mask(n)[:m]),
+        "the past is not heard": (
+            rotated,
+            causal_mask(m, n) & (torch.arange(n) >= past),
+        ),
+    }
+    return {told: misread(model, ids, m, *how) for told, how in mistakes.items()}
+
+
+def rotated(x: Tensor, start: int) -> Tensor:
+    return ours.rotate(x, ours.BASE, start)
+
+
+def misread(
+    model: Any, ids: Tensor, m: int, turn: Callable[[Tensor, int], Tensor], may: Tensor
+) -> Tensor:
+    """Read all but the last m words soundly, and these by another rotation and mask."""
+    past = ids.shape[1] - m
+    caches = [KVCache() for _ in model.blocks]
+    if past:
+        ours.step(model, ids[:, :past], caches, 0)
+    x = model.words(ids[:, past:])
+    for one, cache in zip(model.blocks, caches, strict=True):
+        layer, normed = one.attention, one.attention_norm(x)
+        q, k, v = (split_heads(w(normed), layer.h) for w in (layer.w_q, layer.w_k, layer.w_v))
+        k, v = cache.append(turn(k, past), v)
+        heads = scaled_dot_product_attention(turn(q, past), k, v, may)
+        x = one.fed(x + layer.w_o(merge_heads(heads)))
+    return model.next_word(model.norm(x))
+
+
+def expect(
+    outcome: Outcome, wanted: Tensor, told: str, mistakes: Mistakes, least: float = 1e-3
+) -> None:
+    """Demand numbers that are off by little, measured by the largest; name a usual mistake."""
+    wanted = wanted.detach()
+    out, largest = outcome.tensor(*wanted.shape), max(float(wanted.abs().max()), least)
+    if not near(out / largest, wanted / largest):
+        known = {mistake: came.detach() / largest for mistake, came in mistakes().items()}
+        came = show(out) if out.numel() <= 4 else "some numbers differ"
+        outcome.demand(False, told, came + recognise(out / largest, known))

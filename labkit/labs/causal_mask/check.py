@@ -304,8 +304,7 @@ def some_inputs(*size: int) -> Tensor:
     return x
 
 
-# Networks with a known flow of information: (..., n, d) to (..., n, d), of any type, with
-# derivatives everywhere.
+# Networks with a known flow of information: (..., n, d) to (..., n, d), of any type and smooth.
 # They are made of steps that have every kind of derivative.
 
 

@@ -367,7 +367,7 @@ def norms_by_mistake(p: Tensor) -> dict[str, Tensor]:
         "that is the norm of p, as if the weights did not pull on each other": p.norm(dim=1),
         "that is the diagonal alone": slope.norm(dim=1),
         "that is the trace, or the nuclear norm": slope.sum(dim=1),
-        "a product is p_i p_i, not p_i p_j: see along which axes it broadcasts": (
+        "the product has one index twice: see along which axes it broadcasts": (
             alone - p.square()[:, :, None]
         ).norm(dim=(1, 2)),
         "there are ones on the diagonal of the first part": (ones - product).norm(dim=(1, 2)),

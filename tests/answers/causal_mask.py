@@ -34,6 +34,16 @@ mask.reject("itself only", "up to and including", lambda n: torch.eye(n).bool())
 mask.reject("numbers", "is boolean", lambda n: torch.ones(n, n).tril())
 mask.reject("form to be added", "is boolean", lambda n: torch.full((n, n), -INF).triu(1))
 mask.reject("always six", r"shape \(4, 4\)", lambda n: torch.ones(6, 6).tril().bool())
+mask.reject(
+    "cut from a buffer of 256",
+    r"shape \(512, 512\)",
+    lambda n: torch.ones(256, 256).tril().bool()[:n, :n],
+)
+mask.reject(
+    "places in one byte",
+    "up to and including",
+    lambda n: torch.arange(n, dtype=torch.int8) <= torch.arange(n, dtype=torch.int8)[:, None],
+)
 mask.reject("axis for the batch", "shape", lambda n: torch.ones(1, n, n).tril().bool())
 mask.reject("a list of lists", "tensor", lambda n: torch.ones(n, n).tril().bool().tolist())
 
@@ -58,8 +68,17 @@ additive.accept("where, float64", lambda may: torch.where(may, 0.0, -INF).double
 additive.accept("logarithm", lambda may: may.float().log())
 additive.accept("loop", additive_by_loop)
 
-additive.reject("0 times infinity", "NaN", lambda may: (~may).float() * -INF)
-additive.reject("polarity", "0 is added", lambda may: torch.where(may, -INF, 0.0))
+additive.reject("0 times infinity", "multiplied by infinity", lambda may: (~may).float() * -INF)
+additive.reject(
+    "transposed",
+    "rows and columns have changed places",
+    lambda may: torch.zeros(may.shape).masked_fill(~may, -INF).mT.reshape(may.shape),
+)
+additive.reject(
+    "polarity",
+    "0 is added.*True and False have changed places",
+    lambda may: torch.where(may, -INF, 0.0),
+)
 additive.reject("-1e9", "−∞ is added", lambda may: torch.where(may, 0.0, -1e9))
 additive.reject(
     "lowest number",
@@ -126,12 +145,19 @@ weights.reject(
 weights.reject("polarity", "here it hides", lambda s, m: filled(s, ~m).nan_to_num())
 weights.reject("NaN in the empty row", "no key left", filled)
 weights.reject("uniform in the empty row", "no key left", lambda s, m: filled(s, m, -3.4e38))
-weights.reject("-1e9", "very low scores", lambda s, m: filled(s, m, -1e9).masked_fill(~m, 0.0))
+weights.reject(
+    "-1e9", "however low the visible scores", lambda s, m: filled(s, m, -1e9).masked_fill(~m, 0.0)
+)
 weights.reject(
     "-1e30", "only key left gets all", lambda s, m: filled(s, m, -1e30).masked_fill(~m, 0.0)
 )
 weights.reject(
     "-3e38", "only key left gets all", lambda s, m: filled(s, m, -3e38).masked_fill(~m, 0.0)
+)
+weights.reject(
+    "scores cut off",
+    r"however low the visible scores.*came \[\[0.5, 0.5, 0\]\]",
+    lambda s, m: filled(s.clamp(-1e4, 1e4), m).masked_fill(~m, 0.0),
 )
 weights.reject("zeros after the softmax", "left sums to 1.*hidden after the softmax", after)
 weights.reject("zeros, then division", "hidden score has no say", after_with_division)
@@ -181,18 +207,27 @@ def fresh(part):
     return torch.randn_like(part)
 
 
-def cut_by_cut(change=fresh, seen=lambda difference, cut: difference[:, :cut], cuts=None):
+def cut_by_cut(
+    change=fresh, seen=lambda difference, cut: difference[:, :cut], cuts=None, bar=lambda y: 1e-5
+):
     """Change the inputs from each cut on, and look at how far the outputs before it move."""
 
     def answer(network, x):
         before = network(x)
         for cut in range(1, x.shape[1]) if cuts is None else cuts(x.shape[1]):
             other = torch.cat([x[:, :cut], change(x[:, cut:])], dim=1)
-            if not seen(network(other) - before, cut).abs().max() <= 1e-5:
+            if not seen(network(other) - before, cut).abs().max() <= bar(before):
                 return True
         return False
 
     return answer
+
+
+def by_length(network, x):
+    """Leave later inputs out."""
+    whole = network(x)
+    parts = (network(x[:, :k]) - whole[:, :k] for k in range(1, x.shape[1]))
+    return not all((moved.abs().max() <= 1e-5) for moved in parts)
 
 
 def one_by_one(seen=lambda difference, j: difference[:, :j]):
@@ -225,7 +260,7 @@ def by_jacobian(
     return answer
 
 
-def by_backward(along):
+def by_backward(along, fold=lambda y: y):
     """Look at the gradient of a sum of each output's features, each times a number."""
 
     def answer(network, x):
@@ -233,7 +268,7 @@ def by_backward(along):
             return True
         for i in range(x.shape[1] - 1):
             leaf = x.clone().requires_grad_()
-            (network(leaf)[:, i] * along(x.shape[-1])).sum().backward()
+            (fold(network(leaf)[:, i]) * along(x.shape[-1])).sum().backward()
             if not leaf.grad[:, i + 1 :].abs().max() <= 1e-5:
                 return True
         return False
@@ -252,15 +287,16 @@ leaks.accept("one input at a time", one_by_one())
 leaks.accept("each sequence by itself", lambda net, x: any(cut_by_cut()(net, s[None]) for s in x))
 leaks.accept("Jacobian", by_jacobian(torch.autograd.functional.jacobian))
 leaks.accept("backward along random numbers", by_backward(torch.randn))
+leaks.accept("in float64", lambda net, x: cut_by_cut()(net, x.double()))
+leaks.accept("numbers added", cut_by_cut(change=lambda part: part + fresh(part)))
 
 UNNOTICED = "True: .*went unnoticed"
 ALARM = "a false alarm"
 leaks.reject("changes nothing", UNNOTICED, cut_by_cut(change=lambda part: part))
 leaks.reject("changes the past", ALARM, one_by_one(seen=lambda moved, j: moved[:, j + 1 :].sum(1)))
-leaks.reject("looks at all outputs", ALARM, cut_by_cut(seen=lambda moved, cut: moved))
-leaks.reject(
-    "one position too many", ALARM, cut_by_cut(seen=lambda moved, cut: moved[:, : cut + 1])
-)
+OWN = "own input was changed"
+leaks.reject("looks at all outputs", OWN, cut_by_cut(seen=lambda moved, cut: moved))
+leaks.reject("one position too many", OWN, cut_by_cut(seen=lambda moved, cut: moved[:, : cut + 1]))
 leaks.reject("how much instead of whether", "True or False", lambda network, x: 0.5)
 leaks.reject(
     "a truth for each position",
@@ -280,8 +316,24 @@ leaks.reject(
 leaks.reject(
     "any derivative that is not 0", ALARM, by_jacobian(fold=lambda j: 9 * j.ne(0).sum((0, 2, 3, 5)))
 )
-leaks.reject("set to zero", "five of many features", cut_by_cut(change=torch.zeros_like))
-leaks.reject("the sign turned", "five of many features", cut_by_cut(change=torch.neg))
+ZERO, ONE = "every number of x is 0: .*unnoticed", "every number of x is 1: .*unnoticed"
+leaks.reject("later inputs left out", "a false alarm.*left out, not replaced", by_length)
+leaks.reject("set to one", ONE, cut_by_cut(change=torch.ones_like))
+leaks.reject(
+    "set to 100", "up to rounding.*alarm", cut_by_cut(change=lambda p: torch.full_like(p, 100))
+)
+leaks.reject("each replaced by the next", "unnoticed", cut_by_cut(change=lambda p: p.roll(1, 1)))
+leaks.reject("backward from sizes", ZERO, by_backward(torch.ones, fold=torch.abs))
+leaks.reject(
+    "a bar that grows with the outputs",
+    "five of many features",
+    cut_by_cut(bar=lambda y: 1e-4 * y.abs().max()),
+)
+leaks.reject(
+    "very large numbers", "up to rounding.*alarm", cut_by_cut(change=lambda p: 1e4 * fresh(p))
+)
+leaks.reject("set to zero", ZERO, cut_by_cut(change=torch.zeros_like))
+leaks.reject("the sign turned", ZERO, cut_by_cut(change=torch.neg))
 leaks.reject("the first sequence only", UNNOTICED, one_by_one(seen=lambda moved, j: moved[0, :j]))
 leaks.reject(
     "NaN taken for 0", UNNOTICED, one_by_one(seen=lambda moved, j: moved[:, :j].nan_to_num())
@@ -364,12 +416,45 @@ depends.reject("as lists", "tensor", then(torch.Tensor.tolist))
 depends.reject("every feature apart", "shape", map_by_jacobian(fold=torch.abs))
 depends.reject("summed over outputs", "shape", map_by_jacobian(fold=lambda j: j.sum((0, 1, 3))))
 
-depends.reject("all from each input on", PAIRS, from_each_on)
+
+def one_more_each_time(network, x):
+    """Replace inputs one after the other, and none back."""
+    before, other, columns = network(x), x.clone(), []
+    for j in range(len(x)):
+        other[j] = fresh(x[j])
+        columns.append((network(other) - before).abs().amax(dim=1) > 1e-5)
+    return torch.stack(columns, dim=1)
+
+
+def by_neighbours(network, x):
+    """Put each input's neighbour in its place."""
+    before, columns = network(x), []
+    for j in range(len(x)):
+        other = x.clone()
+        other[j] = x[j - 1]
+        columns.append((network(other) - before).abs().amax(dim=1) > 1e-5)
+    return torch.stack(columns, dim=1)
+
+
+depends.reject("all from each input on", "or on a later one", from_each_on)
+depends.reject("changes that stay", "or on an earlier one", one_more_each_time)
+depends.reject("each replaced by its neighbour", "every number of x is 1", by_neighbours)
+depends.reject("set to one", "every number of x is 1", map_by_change(change=torch.ones_like))
+depends.reject(
+    "at another input",
+    "the mask is forgotten.*are missing",
+    lambda network, x: map_by_jacobian()(network, fresh(x)),
+)
+depends.reject(
+    "very large numbers",
+    "up to rounding.*too many",
+    map_by_change(change=lambda part: 1e4 * fresh(part)),
+)
 depends.reject("derivatives added", PAIRS, map_by_jacobian(lambda j: j.sum((1, 3)).abs()))
 depends.reject("positive derivatives only", PAIRS, map_by_jacobian(lambda j: j.amax((1, 3))))
 depends.reject("one is added to all features", PAIRS, map_by_change(change=lambda part: part + 1))
 depends.reject("any number that is not the same", "too many", map_by_change(bar=0))
-depends.reject("set to zero", PAIRS, map_by_change(change=torch.zeros_like))
+depends.reject("set to zero", "every number of x is 0", map_by_change(change=torch.zeros_like))
 depends.reject("the first feature only", PAIRS, map_by_change(move=lambda moved: moved[:, 0].abs()))
 depends.reject(
     "only the first feature changed",

@@ -114,6 +114,16 @@ draw.reject(
 )
 draw.reject("one draw only", r"shape \(2, 3\)", lambda d, k, b: torch.randn(k, d) @ torch.randn(d))
 draw.reject("a seed inside", "leave the seed", seeded)
+draw.reject(
+    "uniform entries of variance 1",
+    "standard normal.*0.7[45].*another distribution",
+    lambda d, k, b: 12 * product(torch.rand(b, d) - 0.5, torch.rand(b, k, d) - 0.5),
+)
+draw.reject(
+    "one draw repeated",
+    "one draw were repeated",
+    lambda d, k, b: (torch.randn(k, d) @ torch.randn(d)).expand(b, k),
+)
 
 
 draw.reject(
@@ -191,10 +201,24 @@ def shifted_by(shift):
     return answer
 
 
-weights.reject("shifted by the largest score of all", "NaN", shifted_by(lambda s: s.max()))
+weights.reject(
+    "shifted by the largest score of all",
+    "NaN; as if all rows.*largest score of all",
+    shifted_by(lambda s: s.max()),
+)
+weights.reject(
+    "shifted before scaling",
+    "NaN; as if rows.*before scaling",
+    lambda s, c: shifted_by(lambda scaled: s.amax(1, keepdim=True))(s, c),
+)
+weights.reject(
+    "scores of both signs cut off",
+    "less than 1e-30.*cut off",
+    lambda s, c: F.softmax((s * c).clamp(-40, 40), 1),
+)
 weights.reject(
     "large scores cut off",
-    "the softmax of each row",
+    "the softmax of each row.*are large ones cut off",
     lambda s, c: F.softmax((s * c).clamp(max=80), 1),
 )
 weights.reject(
@@ -235,15 +259,35 @@ report.accept(
 
 
 peak = lambda s, c: F.softmax(s * c, dim=1).amax(dim=1)  # noqa: E731
-report.reject("swapped", "equal, so its deviation", lambda s, c: (peak(s, c), (s * c).std(dim=1)))
+report.reject("swapped", "changed places", lambda s, c: (peak(s, c), (s * c).std(dim=1)))
 report.reject("deviation before scaling", "before scaling", lambda s, c: (s.std(dim=1), peak(s, c)))
 report.reject("variance", "the variance", lambda s, c: ((s * c).var(dim=1), peak(s, c)))
 report.reject(
     "divisor n", "divisor keys", lambda s, c: ((s * c).std(dim=1, correction=0), peak(s, c))
 )
 report.reject(
+    "third row off",
+    "equal, so its deviation is 0",
+    lambda s, c: ((s * c).std(dim=1) + 0.1, peak(s, c)),
+)
+report.reject(
+    "scaled twice, both",
+    "scaled twice",
+    lambda s, c: ((s * c * c).std(dim=1), peak(s, c * c)),
+)
+report.reject(
+    "scaled twice, the weight",
+    "the scale applied twice",
+    lambda s, c: ((s * c).std(dim=1), peak(s, c * c)),
+)
+report.reject(
+    "the first weight",
+    "first weight of each row",
+    lambda s, c: ((s * c).std(dim=1), F.softmax(s * c, dim=1)[:, 0]),
+)
+report.reject(
     "deviation of the weights",
-    "row's scaled scores",
+    "deviation of the weights",
     lambda s, c: (F.softmax(s * c, dim=1).std(dim=1), peak(s, c)),
 )
 report.reject("one deviation for all", r"shape \(3,\)", lambda s, c: ((s * c).std(), peak(s, c)))
@@ -327,7 +371,7 @@ def outer(p):
 norm.reject("the square", "norm's square", lambda p: by_matrix(p) ** 2)
 norm.reject("diagonal without the product", "pull on each other", lambda p: p.norm(dim=1))
 norm.reject("diagonal only", "diagonal alone", lambda p: diagonal(p).norm(dim=1))
-norm.reject("the sum of p (1 - p)", "diagonal added up", lambda p: diagonal(p).sum(dim=1))
+norm.reject("the sum of p (1 - p)", "trace", lambda p: diagonal(p).sum(dim=1))
 norm.reject("the product without the diagonal", "a part of it", lambda p: outer(p).norm(dim=(1, 2)))
 norm.reject(
     "plus instead of minus",
@@ -343,6 +387,26 @@ norm.reject(
     "spectral norm",
     "largest singular value",
     lambda p: torch.linalg.matrix_norm(torch.diag_embed(p) - outer(p), ord=2),
+)
+norm.reject(
+    "nuclear norm",
+    "nuclear norm",
+    lambda p: torch.linalg.matrix_norm(torch.diag_embed(p) - outer(p), ord="nuc"),
+)
+norm.reject(
+    "p_i p_i by a broadcast",
+    "axes it broadcasts",
+    lambda p: (torch.diag_embed(p) - p[:, :, None] * p[:, :, None]).norm(dim=(1, 2)),
+)
+norm.reject(
+    "ones on the diagonal",
+    "ones on the diagonal",
+    lambda p: (torch.eye(p.shape[1]) - outer(p)).norm(dim=(1, 2)),
+)
+norm.reject(
+    "mean of the squares",
+    "not of their sum",
+    lambda p: (torch.diag_embed(p) - outer(p)).square().mean(dim=(1, 2)).sqrt(),
 )
 norm.reject("one norm for all rows", "shape", lambda p: (torch.diag_embed(p) - p.T @ p).norm())
 norm.reject(
@@ -403,7 +467,7 @@ share.reject("no scale", "without the scale", lambda d, b: (peaks_of(d, 1.0) < b
 share.reject(
     "divided by d_k", "with the scale 1/d_k", lambda d, b: (peaks_of(d, 1 / d) < b).float().mean()
 )
-share.reject("one draw", "near|lies", lambda d, b: float(peaks_of(d, draws=1)[0] < b))
+share.reject("one draw", "four more calls", lambda d, b: float(peaks_of(d, draws=1)[0] < b))
 share.reject("mean of the largest", "near", lambda d, b: peaks_of(d).mean())
 share.reject("is the mean under?", "number", lambda d, b: bool(peaks_of(d).mean() < b))
 share.reject("bound not used", "near", lambda d, b: (peaks_of(d) < 0.30).float().mean())
@@ -425,7 +489,23 @@ def share_seeded(d_k, bound):
     return share_of(scores_of(d_k), d_k, bound)
 
 
-share.reject("200 draws", "near|off by", lambda d, b: (peaks_of(d, draws=200) < b).float().mean())
+share.reject(
+    "softmax over the draws",
+    "of everything: does the softmax run over the keys",
+    lambda d, b: (F.softmax(scores_of(d) * d**-0.5, 0).amax(1) < b).float().mean(),
+)
+
+
+def share_of_one(d_k, bound, queries, owners):
+    q, k = torch.randn(queries, d_k), torch.randn(owners, 10, d_k)
+    return share_of((k @ q[:, :, None])[..., 0].expand(2_000, 10), d_k, bound)
+
+
+share.reject("one query", "share a query", lambda d, b: share_of_one(d, b, 1, 2_000))
+share.reject("shared keys", "share a query", lambda d, b: share_of_one(d, b, 2_000, 1))
+share.reject(
+    "200 draws", "near|independent draws", lambda d, b: (peaks_of(d, draws=200) < b).float().mean()
+)
 share.reject("a seed inside", "draws of its own", share_seeded)
 
 # How often all four widths pass
@@ -449,5 +529,7 @@ all_four.reject("three widths", "passes if", runs[:3].all(dim=0).float().mean().
 all_four.reject("yes", "number", True)
 all_four.reject("four shares", "number", runs.float().mean(dim=1))
 
+all_four.reject("the first width to the fourth", "the first does", 0.1067)
+all_four.reject("a half to the fourth", "half of the draws", 0.5**4)
 all_four.reject("counted in 100 runs", "20,000", 0.09)
 all_four.reject("widths that share their numbers", "20,000", 0.088)

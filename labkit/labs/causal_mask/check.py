@@ -21,7 +21,7 @@ Reach = Callable[[int], Tensor]
 def causal_mask(function: Callable[[int], Tensor]) -> None:
     """Check the boolean mask that lets a position see itself and its past: n to (n, n)."""
     answer = Answer("causal_mask", function)
-    for n in (4, 1, 6):
+    for n in (4, 1, 6, 512):
         outcome = answer(n=n)
         may = outcome.tensor(n, n, boolean=True)
         expected = "True means may attend: row i is True up to and including column i"
@@ -55,17 +55,28 @@ def to_additive(function: Callable[[Tensor], Tensor]) -> None:
         tossed((2, 3, 4, 5)),
     ):
         outcome = answer(may=may)
+        added = outcome.value
+        if isinstance(added, Tensor) and added.shape == may.shape and added.isnan().any():
+            happened = f"came {show(added)}; is something multiplied by infinity?"
+            raise outcome.complaint("a number in every place", happened)
         added = outcome.tensor(*may.shape)
+        told = recognise(
+            added,
+            {
+                "True and False have changed places": (~may).double().log(),
+                "rows and columns have changed places": may.mT.double().log(),
+            },
+        )
         moved, seen = added[may & (added != 0)], added[~may & (added != -INF)]
         outcome.demand(
             len(moved) == 0,
             "0 is added where the mask is True, so that the score stays",
-            f"came {show(added)}, with {show(moved[:8])} where the mask is True",
+            f"came {show(added)}, with {show(moved[:8])} where the mask is True{told}",
         )
         outcome.demand(
             len(seen) == 0,
             "−∞ is added where the mask is False, so that the weight is exactly 0",
-            f"came {show(added)}, with {show(seen[:8])} where the mask is False",
+            f"came {show(added)}, with {show(seen[:8])} where the mask is False{told}",
         )
     right("to_additive", "Zero keeps a score, minus infinity hides it.")
 
@@ -103,7 +114,12 @@ def masked_weights(function: Callable[[Tensor, Tensor], Tensor]) -> None:
     for row, open_keys, shares, because in (
         ([200, 201, 5], 2, [0.2689, 0.7311, 0], "scores may be large, and no number overflows"),
         ([0, 0, 1e6], 2, [0.5, 0.5, 0], "a hidden score has no say, however large it is"),
-        ([-2e9, -3e9, 0], 2, [1, 0, 0], "a hidden key weighs 0 even beside very low scores"),
+        (
+            [-2e9, -3e9, 0],
+            2,
+            [1, 0, 0],
+            "however low the visible scores are, they alone share the weight",
+        ),
         ([-3e38, 7, -4], 1, [1, 0, 0], "the only key left gets all, however low its score"),
     ):
         scores_of_row, may_of_row = torch.tensor([row]).float(), torch.arange(3)[None] < open_keys
@@ -182,24 +198,52 @@ def leaks(function: Callable[[Function, Tensor], bool]) -> None:
     answer = Answer("leaks", function)
     inputs = [some_inputs(*size) for size in ((2, 4, 6), (3, 5, 4), (1, 7, 5))]
     cases = [(network, x) for network in (*NETWORKS, *BATCHED) for x in inputs]
-    cases += [(WIDE, last_zero(some_inputs(2, 3, 600)))]
+    cases += [*alike(2, 5, 6), (WIDE, some_inputs(2, 3, 600))]
     caught = 0
     for network, x in cases:
         outcome = answer(network=network, x=x)
         later = network.reach(x.shape[1]).triu(1).nonzero().tolist()
-        says = outcome.truth()
+        says, told = outcome.truth(), where(x)
         outcome.demand(
             bool(later) or not says,
             "False: each output depends on its own input and earlier ones at most",
-            "came True, a false alarm",
+            f"came True, a false alarm{told}: new numbers of the same size for later inputs move "
+            f"earlier outputs by {moves(network, x):.1g} at most{network.caution}",
         )
         outcome.demand(
             says or not later,
             f"True: {network.because or told_pairs(later)}",
-            "came False: the leak went unnoticed",
+            f"came False{told}: the leak went unnoticed"
+            + (
+                f", though new numbers for later inputs move an earlier output by "
+                f"{moves(network, x):.1g}" * (not network.because)
+            ),
         )
         caught += bool(later)
     right("leaks", f"It caught {caught} leaks and raised no false alarm.")
+
+
+def alike(*size: int) -> list[tuple[Network, Tensor]]:
+    """Pair networks with inputs that are all one or all zero; a LayerNorm makes zero of both."""
+    ones, zeros = torch.ones(size), torch.zeros(size)
+    pairs = [(network, x) for x in (ones, zeros) for network in PLAIN]
+    return pairs + [(network, zeros) for network in NORMED]
+
+
+def where(x: Tensor) -> str:
+    """Say so where all inputs are the same number."""
+    number = x.flatten()[0]
+    return f", where every number of x is {show(number.item())}" if (x == number).all() else ""
+
+
+def moves(network: Network, x: Tensor) -> float:
+    """Measure how far later inputs move outputs before them, at most."""
+    generator, before, farthest = torch.Generator().manual_seed(5), network(x), 0.0
+    for cut in range(1, x.shape[1]):
+        other = torch.randn(x.shape, generator=generator)
+        other[:, :cut] = x[:, :cut]
+        farthest = max(farthest, (network(other) - before)[:, :cut].abs().max().item())
+    return farthest
 
 
 def told_pairs(pairs: list[list[int]]) -> str:
@@ -213,17 +257,30 @@ def dependence(function: Callable[[Function, Tensor], Tensor]) -> None:
     """Check a map of which output depends on which input: x (n, d) to boolean (n, n)."""
     answer = Answer("dependence", function)
     cases = [(network, some_inputs(*size)) for size in ((5, 6), (7, 4)) for network in NETWORKS]
-    cases += [(WIDE, last_zero(some_inputs(3, 600)))]
+    open_eyed = some_inputs(4, 5).clone()
+    open_eyed[0, 0] = 4
+    cases += [(CARELESS, open_eyed), *alike(5, 6), (WIDE, some_inputs(3, 600))]
     for network, x in cases:
         n = len(x)
         depends = network.reach(n)
         outcome = answer(network=network, x=x)
         found = outcome.tensor(n, n, boolean=True)
+        later, earlier = depends.flip(1).int().cummax(1)[0].flip(1), depends.int().cummax(1)[0]
+        mistaken = {
+            "; rows and columns have changed places": depends.T,
+            "; that is what depends on an input or on a later one": later.bool(),
+            "; that is what depends on an input or on an earlier one": earlier.bool(),
+        }
+        told = (
+            words
+            for words, map_ in mistaken.items()
+            if torch.equal(found, map_) and not found.all()
+        )
         outcome.demand(
             torch.equal(found, depends),
             f"True for exactly the {int(depends.sum())} pairs of output and input that depend",
             f"{listed(depends & ~found)} are missing, {listed(found & ~depends)} are too many"
-            + ("; rows and columns have changed places" if torch.equal(found, depends.T) else ""),
+            f"{where(x)}{next(told, '')}",
         )
     right("dependence", "Rows are outputs, columns inputs, and no pair is missing.")
 
@@ -247,11 +304,6 @@ def some_inputs(*size: int) -> Tensor:
     return x
 
 
-def last_zero(x: Tensor) -> Tensor:
-    """Set the last input of a sequence to zero."""
-    return torch.cat([x[..., :-1, :], torch.zeros_like(x[..., -1:, :])], dim=-2)
-
-
 # Networks with a known flow of information: (..., n, d) to (..., n, d), of any type and smooth.
 # They are made of steps that have every kind of derivative.
 
@@ -264,6 +316,7 @@ class Network:
     reach: Reach
     function: Function
     because: str = ""  # why it leaks, where the pairs do not tell
+    caution: str = ""  # what a false alarm about it suggests
 
     def __call__(self, x: Tensor) -> Tensor:
         return self.function(x)
@@ -367,20 +420,27 @@ def normed(words: str, reach: Reach) -> Network:
 
 
 def forth_and_back(x: Tensor) -> Tensor:
-    """Add what depends on all inputs, and take it off as another formula gives it.
+    """Add up what came so far as all there is less what is to come, and the same of a mean.
 
     Rounding is left, of the output and of its derivative.
     """
     mean = x.mean(dim=-2, keepdim=True)
     tanh_by_hand = 1 - 2 / (1 + (2 * mean).exp())
-    return (mix(reference_mask(x.shape[-2]), x) + (8 + mean.tanh())) - (8 + tanh_by_hand)
+    later = x.flip(-2).cumsum(dim=-2).flip(-2) - x
+    return x.sum(dim=-2, keepdim=True) - later + (mean.tanh() - tanh_by_hand)
+
+
+def by_place(x: Tensor) -> Tensor:
+    """Scale each input by how far in the sequence it is."""
+    n = x.shape[-2]
+    return x * (torch.arange(1, n + 1).to(x) / n)[:, None]
 
 
 def whisper(x: Tensor) -> Tensor:
-    """Mix causally, and let the first output hear the last input a little, in five features."""
+    """Mix causally and loudly; the first output also hears the last input, in five features."""
     heard = torch.zeros(x.shape[-2:]).to(x)
     heard[0, -5:] = 5e-4
-    return mix(reference_mask(x.shape[-2]), x) + heard * x[..., -1:, :]
+    return 10 * mix(reference_mask(x.shape[-2]), x) + heard * x[..., -1:, :]
 
 
 WIDE = Network(
@@ -391,10 +451,15 @@ WIDE = Network(
 
 
 NETWORKS = (
+    Network(
+        "each output is its own input",
+        itself,
+        lambda x: 1.0 * x,
+        caution="; is an output compared whose own input was changed?",
+    ),
     attention("a layer without a mask", everything),
     attention("a layer with a causal mask", reference_mask),
     attention("a mask whose diagonal is one place too far to the right", ahead),
-    mixture("each output is made of its own input", itself),
     attention("a causal mask whose rows and columns are exchanged", future),
     mixture("each output is made of the input before it, the first is zero", before),
     attention(
@@ -409,10 +474,24 @@ NETWORKS = (
     attention("a causal mask, but the last output but one sees the last input", look(-2, -1)),
     attention("a causal mask, but the second half sees each other freely", open_end),
     mixture("a causal mixture", reference_mask),
-    Network("a causal mixture, up to rounding", reference_mask, forth_and_back),
+    Network(
+        "a causal sum, up to rounding",
+        reference_mask,
+        forth_and_back,
+        caution=", which is rounding, and it grows with the numbers that are put in",
+    ),
+    Network(
+        "output i of n is input i times (i + 1)/n",
+        itself,
+        by_place,
+        caution="; are later inputs left out, not replaced?",
+    ),
     normed("a layer with a causal mask", reference_mask),
     normed("a layer without a mask", everything),
 )
+
+# What is also tried on inputs that are all alike.
+PLAIN, NORMED = NETWORKS[1:3], NETWORKS[-2:]
 
 
 def careless(x: Tensor) -> Tensor:

@@ -18,21 +18,24 @@ from labkit.positions import rotate
 
 __all__ = ["HeadsByHand", "finale", "standing", "stories", "with_heads"]
 
+JUDGED = 200  # stories, as in the chapters
 Attend = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 
 
-def finale(function: Callable[..., None]) -> Callable[..., None]:
+def finale(function: Callable[..., Any]) -> Callable[..., Any]:
     """Make of a function what a lab's last cell calls: a stub among its answers gets an invitation.
 
-    Each argument is a learner's answer, and is handed on as a guard's Answer named as there.
+    Each argument is a learner's answer, and is handed on as a guard's Answer named as there. What
+    the function returns, such as a figure, is what the cell shows.
     """
 
     @wraps(function)
-    def shown(**answers: Any) -> None:
+    def shown(**answers: Any) -> Any:
         try:
-            function(**{name: Answer(name, answer) for name, answer in answers.items()})
+            return function(**{name: Answer(name, answer) for name, answer in answers.items()})
         except NotYet as invitation:
             print(invitation)
+            return None
 
     return shown
 
@@ -73,10 +76,12 @@ def with_heads(attend: Attend, model: GPT | None = None) -> GPT:
     return model.eval()
 
 
-@cache
-def stories(count: int = 200) -> Stories:
-    """Draw the stories that the chapters judge by; no training has seen them."""
-    return unseen(count)
+def stories(count: int | None = None) -> Stories:
+    """Draw stories that no training has seen: those that the chapters judge by unless given."""
+    return _unseen(JUDGED if count is None else count)
+
+
+_unseen = cache(unseen)
 
 
 @torch.no_grad()

@@ -282,7 +282,7 @@ def measured(encoder: Encoder) -> dict[str, Tensor]:
 def held_out(function: Callable[[Tensor], tuple[int, int, int]]) -> None:
     """Check the choice of a head on half of the rows: (rows, heads) to head and two counts."""
     answer = Answer("held_out", function)
-    for correct in (*map(table, TABLES), coins()[0]):
+    for correct in (*map(boolean, TABLES), coins()[0]):
         first, second = (half.sum(dim=0) for half in correct.chunk(2))
         best = largest(first)
         head, *counts = in_parts(answer(correct=correct), *CHOSEN)
@@ -330,7 +330,7 @@ def held_out(function: Callable[[Tensor], tuple[int, int, int]]) -> None:
     )
 
 
-def table(rows: str) -> Tensor:
+def boolean(rows: str) -> Tensor:
     """Make a boolean table of rows that are written with 0 and 1."""
     return torch.tensor([[sign == "1" for sign in row] for row in rows.split()])
 

@@ -476,7 +476,7 @@ COUNTED = {
 def test_counts_agree_with_the_story_model_and_products_pass_half_at_the_border(
     capsys: pytest.CaptureFixture,
 ):
-    counting.in_the_story_model(**own(**COUNTED))
+    counting.in_the_model(**own(**COUNTED))
     told, _, _, *lines = capsys.readouterr().out.splitlines()
     assert told.endswith("Parameters predicted 33,280, held 33,280.")
     rows = [line.split() for line in lines]
@@ -488,17 +488,17 @@ def test_counts_agree_with_the_story_model_and_products_pass_half_at_the_border(
 def test_a_wrong_count_is_seen_beside_the_story_models(capsys: pytest.CaptureFixture):
     answers = own(**COUNTED)
     right = answers["flops"]
-    counting.in_the_story_model(**answers | {"flops": lambda *sizes: right(*sizes) / 2})
+    counting.in_the_model(**answers | {"flops": lambda *sizes: right(*sizes) / 2})
     assert "2,162,688    4,325,376" in capsys.readouterr().out
     with pytest.raises(Wrong, match="a length from 2 to 1,024"):
-        counting.in_the_story_model(**answers | {"crossover": lambda d, causal: d / 3})
+        counting.in_the_model(**answers | {"crossover": lambda d, causal: d / 3})
 
 
 def test_predictions_wait_for_all_answers(capsys: pytest.CaptureFixture):
     def flops(*sizes):
         raise NotImplementedError
 
-    counting.in_the_story_model(**own(**COUNTED) | {"flops": flops})
+    counting.in_the_model(**own(**COUNTED) | {"flops": flops})
     assert capsys.readouterr().out.startswith("flops is still the stub.\n")
 
 
@@ -559,10 +559,10 @@ HUNTED = {
 }
 
 
-def test_a_hunt_in_the_story_model_finds_heads_that_carry_relations(
+def test_a_hunt_in_the_model_finds_heads_that_carry_relations(
     capsys: pytest.CaptureFixture,
 ):
-    head_hunt.in_the_story_model(**own(**HUNTED))
+    head_hunt.in_the_model(**own(**HUNTED))
     looks, lost = capsys.readouterr().out.strip().split("\n\n")
     for line, heads in zip(looks.splitlines()[1:], ("3", "2", "2", "03"), strict=True):
         assert re.search(rf"\(1, [{heads}]\) +100% +100% ", line)
@@ -596,10 +596,10 @@ def test_a_hunt_waits_for_all_answers_and_refuses_what_cannot_be_a_head(
     def relations(tokens):
         raise NotImplementedError
 
-    head_hunt.in_the_story_model(**answers | {"relations": relations})
+    head_hunt.in_the_model(**answers | {"relations": relations})
     assert capsys.readouterr().out.startswith("relations is still the stub.\n")
     with pytest.raises(Wrong, match="a head from 0 to 7"):
-        head_hunt.in_the_story_model(**answers | {"held_out": lambda correct: (8, 1, 1)})
+        head_hunt.in_the_model(**answers | {"held_out": lambda correct: (8, 1, 1)})
 
 
 def test_a_terrarium_without_a_bug_shows_the_same_twice():

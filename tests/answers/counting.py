@@ -71,6 +71,11 @@ shapes.accept("a layer on the device meta", shapes_by_running)
 shapes.accept("products of empty tensors, as lists", shapes_by_product)
 
 shapes.reject("no error", "a ValueError", unrefusing)
+shapes.reject(
+    "an error returned",
+    "raise it",
+    lambda B, n, d_model, h: ValueError("no") if d_model % h else unrefusing(B, n, d_model, h),
+)
 shapes.reject("refuses what divides", "5 divides 20.*line", refusing_what_divides)
 shapes.reject("an assertion instead", "AssertionError", asserting)
 shapes.reject(
@@ -190,6 +195,23 @@ parameters.reject(
 )
 
 
+parameters.reject(
+    "every bias d_model wide",
+    "every bias were d_model wide",
+    lambda *sizes: matrices_only(*sizes) + (4 * sizes[0] if sizes[4] else 0),
+)
+parameters.reject(
+    "biases as wide as inputs",
+    "as wide as the inputs",
+    lambda d, h, dk, dv, bias: matrices_only(d, h, dk, dv, bias) + bias * (3 * d + h * dv),
+)
+parameters.reject(
+    "a sum in float32",
+    "is rounded",
+    lambda *sizes: torch.tensor([float(parameters_by_matrix(*sizes))]).sum(),
+)
+
+
 # A remark and a table
 audit = Exercise(counting.audit)
 
@@ -246,7 +268,7 @@ audit.reject(
 )
 audit.reject(
     "number of heads",
-    "wider heads",
+    "grew in number of heads",
     lambda rows: (odd_names(rows), [b[0] for a, b in itertools.pairwise(rows) if b[1] > a[1]]),
 )
 audit.reject(
@@ -272,8 +294,23 @@ audit.reject(
         [r[0] for i, r in enumerate(rows) if i and r[2] > max(x[2] for x in rows[:i])],
     ),
 )
-audit.reject("counts", "list of names", lambda rows: tuple(map(len, audit_by_pairs(rows))))
-audit.reject("one list", "2 results|of them", odd_names)
+audit.reject("exchanged", "come second", lambda rows: (wider_names(rows), odd_names(rows)))
+audit.reject(
+    "the last row before the first",
+    "no row before",
+    lambda rows: (odd_names(rows), [r[0] for i, r in enumerate(rows) if r[2] > rows[i - 1][2]]),
+)
+audit.reject(
+    "one name a width",
+    "missing: .*four",
+    lambda rows: (
+        [name for d_k, name in {r[2]: r[0] for r in rows}.items() if d_k not in (64, 128)],
+        wider_names(rows),
+    ),
+)
+audit.reject("counts", "has names", lambda rows: tuple(map(len, audit_by_pairs(rows))))
+audit.reject("one list", r"one list of names came: \['one', 'four', 'five'\]", odd_names)
+audit.reject("three lists", "2 results.*3 of them", lambda rows: (odd_names(rows), [], []))
 audit.reject("each twice", "each once", lambda rows: (odd_names(rows) * 2, wider_names(rows)))
 
 
@@ -329,6 +366,10 @@ operations.reject(
 )
 operations.reject("no n", "of one token", lambda n, d, h: (4 * d**2, 2 * n**2 * d))
 operations.reject("n for n²", "of one query", lambda n, d, h: (4 * n * d**2, 2 * n * d))
+operations.reject("exchanged", "come first", lambda n, d, h: (2 * n**2 * d, 4 * n * d**2))
+operations.reject(
+    "causal", "every query meets every key", lambda n, d, h: (4 * n * d**2, n * (n + 1) * d)
+)
 operations.reject("the sum", "2 results", lambda n, d, h: 4 * n * d**2 + 2 * n**2 * d)
 
 operations.accept(
@@ -382,6 +423,12 @@ crossover.reject(
 crossover.reject("exactly half", "exactly half", border_of(lambda d: 2 * d, lambda d: 4 * d))
 crossover.reject("strictly the past", "i − 1", border_of(lambda d: 2 * d, lambda d: 4 * d + 1))
 crossover.reject("half", "much less than the projections", lambda d, causal: d / 2)
+crossover.reject("half with a mask", "halved the length", border_of(lambda d: 2 * d, lambda d: d))
+crossover.reject(
+    "twice with a mask",
+    "as much as one projection",
+    border_of(lambda d: 2 * d, lambda d: 2 * d - 1),
+)
 crossover.reject("with heads", "it takes d_model, causal", lambda d, h, causal: 2 * d)
 crossover.reject("whether, not where", "is a number", lambda d, causal: True)
 
@@ -424,6 +471,9 @@ memory.reject("one head", "one head", memory_of(lambda B, h, n, size: 1 / h))
 memory.reject("always float32", "took 4 bytes", memory_of(lambda B, h, n, size: 4 / size))
 memory.reject("matrices of a sequence", "those of one sequence", memory_of(matrices=lambda B, h: h))
 memory.reject("matrices of a head", "those of one head", memory_of(matrices=lambda B, h: B))
+memory.reject("gigabytes", "gigabytes", memory_of(lambda *_: 1e-3))
+memory.reject("bits", "bits", memory_of(lambda *_: 8))
+memory.reject("exchanged", "matrices come first", lambda *sizes: memory_of()(*sizes)[::-1])
 memory.reject("memory only", "2 results", lambda B, h, n, size: B * h * n**2 * size / 1e6)
 
 memory.accept(
@@ -520,5 +570,19 @@ flops.reject(
     "were h·d_k wide",
     lambda B, n_q, n_k, d, h, d_k: (
         sum(parts(B, n_q, n_k, d, h, d_k)[:2]) + 2 * h * parts(B, n_q, n_k, d, h, d_k)[2]
+    ),
+)
+flops.reject(
+    "n_q² scores",
+    "n_q queries and n_q keys",
+    lambda B, n_q, n_k, d, h, d_k: (
+        sum(parts(B, n_q, n_k, d, h, d_k)[:2]) + 2 * parts(B, n_q, n_q, d, h, d_k)[2]
+    ),
+)
+flops.reject(
+    "a square W^O",
+    "W\\^O were d_model",
+    lambda B, n_q, n_k, d, h, d_k: (
+        flops_by_sum(B, n_q, n_k, d, h, d_k) + 2 * B * n_q * d * (d - h * d_k)
     ),
 )

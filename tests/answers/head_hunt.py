@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import string
+import unicodedata
 from copy import deepcopy
 
 import numpy as np
@@ -40,15 +42,15 @@ weight_on.accept(
 )
 
 weight_on.reject(
-    "over all queries", "divides by all queries", lambda A, r: on_related(A, r).mean(-1)
+    "over all queries", "divides by 3, where 2 queries", lambda A, r: on_related(A, r).mean(-1)
 )
 weight_on.reject("a sum", "that is a sum", lambda A, r: on_related(A, r).sum(-1))
 weight_on.reject(
     "over related pairs",
-    "not over queries",
+    "divides by 3, where 2 queries",
     lambda A, r: on_related(A, r).sum(-1) / r.sum(),
 )
-weight_on.reject("over all pairs", "over all pairs", lambda A, r: (A * r).mean(dim=(1, 2)))
+weight_on.reject("over all pairs", "divides by 9", lambda A, r: (A * r).mean(dim=(1, 2)))
 weight_on.reject("transposed", "from key to query", lambda A, r: weight_by_loop(A, r.T))
 weight_on.reject(
     "one number for all heads",
@@ -79,8 +81,30 @@ weight_on.reject(
 )
 
 
-# ... rows that add up to 1, an asking query that some head gives weight to, few keys, each shape or
-# relation once, no two queries alike, a tolerance
+weight_on.reject(
+    "over all weight", "divides by 3", lambda A, r: on_related(A, r).sum(-1) / A.sum(dim=(1, 2))
+)
+weight_on.reject(
+    "over keys", "divides by 2, where 3", lambda A, r: on_related(A, r).sum(-1) / r.any(0).sum()
+)
+weight_on.reject(
+    "over queries that give some",
+    "divides by 2, where 3",
+    lambda A, r: on_related(A, r).sum(-1) / (on_related(A, r) > 0).sum(-1),
+)
+weight_on.reject(
+    "shares of what a query gives",
+    "need not be 1",
+    lambda A, r: (on_related(A, r) / A.sum(-1)).nan_to_num()[:, r.any(1)].mean(-1),
+)
+weight_on.reject(
+    "first related key alone",
+    "first related key alone",
+    lambda A, r: torch.stack(
+        [A[:, i, r[i].tolist().index(True)] for i in range(len(r)) if r[i].any()]
+    ).mean(0),
+)
+weight_on.reject("rounded", "is rounded", lambda A, r: weight_by_loop(A, r).round(decimals=3))
 
 
 # Two relations
@@ -136,8 +160,39 @@ relations.reject("one relation", "2 results", previous_of)
 relations.reject("as lists", "tensor", lambda t: (previous_of(t).tolist(), marks_of(t).tolist()))
 
 
-# ... few tokens, pieces of words, signs that only look like delimiters, each length once, a list
-# that nobody looks at afterwards
+def relations_where(is_mark):
+    return lambda t: (
+        previous_of(t),
+        torch.tensor([is_mark(token) for token in t]).expand(len(t), len(t)),
+    )
+
+
+def previous_by_index(tokens):
+    previous = torch.zeros(len(tokens), len(tokens), dtype=torch.bool)
+    for token in tokens[1:]:
+        previous[tokens.index(token), tokens.index(token) - 1] = True
+    return previous, marks_of(tokens)
+
+
+def marks_by_index(tokens):
+    marks = torch.zeros(len(tokens), len(tokens), dtype=torch.bool)
+    for token in tokens:
+        if token in MARKS:
+            marks[:, tokens.index(token)] = True
+    return previous_of(tokens), marks
+
+
+for how, answer in {
+    "part of the signs": relations_where(lambda token: token in "".join(MARKS)),
+    "a sign in it": relations_where(lambda token: any(sign in token for sign in MARKS)),
+    "pieces of words": relations_where(lambda token: token.removeprefix("##") in MARKS),
+    "wide signs": relations_where(lambda token: unicodedata.normalize("NFKC", token) in MARKS),
+    "all punctuation": relations_where(lambda token: token in list(string.punctuation)),
+    "no letter": relations_where(lambda token: not any(map(str.isalnum, token))),
+}.items():
+    relations.reject(how, r"too many, such as query '\[CLS\]' and key", answer)
+relations.reject("previous of a word", "'the' occurs more than once", previous_by_index)
+relations.reject("first of equal signs", "missing.*occurs more than once", marks_by_index)
 
 
 # Three heads with a name
@@ -169,14 +224,14 @@ specialists.reject(
 )
 specialists.reject(
     "previous and next exchanged",
-    "another head more",
+    "this is the head for next",
     {**NAMED, "previous": NAMED["next"], "next": NAMED["previous"]},
 )
 specialists.reject("second best, next", "next: the head", {**NAMED, "next": (2, 8)})
 specialists.reject(
     "numbers of 72", "a pair of layer", {"previous": 2, "next": 20, "delimiters": 47}
 )
-specialists.reject("one missing", "with the names", {"previous": (0, 2), "next": (1, 8)})
+specialists.reject("one missing", "missing: delimiters", {"previous": (0, 2), "next": (1, 8)})
 specialists.reject("a list", "a dictionary", list(NAMED.values()))
 specialists.reject("other names", "with the names", {"back": (0, 2), "on": (1, 8), ".": (3, 11)})
 specialists.reject("layer 7", "0 to 5", {**NAMED, "next": (7, 8)})
@@ -277,13 +332,48 @@ held.reject(
 )
 held.reject(
     "every other row",
-    "came",
+    "on every other row",
     lambda correct: held_by_loop(torch.cat([correct[::2], correct[1::2]])),
 )
 
-held.accept("one array", lambda correct: np.array(held_by_loop(correct)))
 
-# ... few heads, counts that lie far apart, more than one row in a half
+def held_of_rows(correct):
+    first, second = (part.sum(dim=1) for part in correct.chunk(2))
+    return first.argmax(), first.max(), second[first.argmax()]
+
+
+held.reject("rows for heads", "that is a row", held_of_rows)
+held.reject(
+    "a row too few",
+    "right on the second half",
+    lambda c: (*held_by_loop(c)[:2], c[len(c) // 2 + 1 :, held_by_loop(c)[0]].sum()),
+)
+
+
+def held_with_none(correct):
+    first, second = (part.tolist() for part in halves(correct))
+    head, most = None, 0
+    for i, count in enumerate(first):
+        if count > most:
+            head, most = i, count
+    return head, most, None if head is None else second[head]
+
+
+def held_squeezed(correct):
+    first, second = (part.squeeze().sum(0) for part in correct.chunk(2))
+    head = first.argmax()
+    return head, first.flatten()[head], second.flatten()[head]
+
+
+held.reject("no head if none is right", "head is a number", held_with_none)
+held.reject("a half of one row squeezed", "most often on the first half", held_squeezed)
+held.reject(
+    "always three rows",
+    r"right on the first half.*came 3\Z",
+    lambda c: (held_by_loop(c[:6])[0], *(part[3] for part in (c[:3].sum(0), c[3:].sum(0)))),
+)
+
+held.accept("one array", lambda correct: np.array(held_by_loop(correct)))
 
 
 # Without some heads
@@ -373,7 +463,7 @@ silenced.accept("a copy", by_copy)
 silenced.accept("hooks", by_hook)
 
 
-silenced.reject("not put back", "stayed so", by_slabs(columns, keep=False))
+silenced.reject("not put back", "weights were changed and stayed so", by_slabs(columns, keep=False))
 silenced.reject("a hook left", "hook is still in it", lambda h, s: by_hook(h, s, keep=True))
 silenced.reject("rows of W_O", "through columns", by_slabs(rows))
 silenced.reject(
@@ -421,8 +511,8 @@ silenced.reject(
     "one at a time",
     lambda h, s: sum(mean_cosine([head], s) for head in h) / len(h),
 )
-silenced.reject("first sentence", "first sentence alone", lambda h, s: mean_cosine(h, s[:1]))
-silenced.reject("last sentence", "last sentence alone", lambda h, s: mean_cosine(h, s[-1:]))
+silenced.reject("first sentence", "one sentence alone", lambda h, s: mean_cosine(h, s[:1]))
+silenced.reject("last sentence", "one sentence alone", lambda h, s: mean_cosine(h, s[-1:]))
 
 
 def compared(compare):
@@ -493,7 +583,32 @@ silenced.reject("the average in its place", "average in its place", with_average
 silenced.reject("last head only", "only the last", lambda h, s: mean_cosine(h[-1:], s))
 
 
-# ... each list of heads once, few sentences, lists that nobody looks at afterwards
+silenced.reject(
+    "layers and heads from 1",
+    "layers and heads counted from 1",
+    lambda h, s: mean_cosine([((x - 1) % 6, (y - 1) % 12) for x, y in h], s),
+)
+silenced.reject(
+    "product over heads",
+    "multiplies what is left",
+    lambda h, s: torch.stack([each_sentence([head], s) for head in h]).prod(0).mean(),
+)
+silenced.reject("median", "one sentence alone", lambda h, s: each_sentence(h, s).median())
+silenced.reject(
+    "squeezed",
+    "it runs.*out of range",
+    compared(lambda a, b: (a.squeeze() * b.squeeze()).sum(dim=1).mean()),
+)
+
+
+def with_another_type(heads, sentences):
+    result, encoder = mean_cosine(heads, sentences), load_encoder()
+    double = next(encoder.parameters()).dtype == torch.float64
+    encoder.float() if double else encoder.double()
+    return result
+
+
+silenced.reject("another type stays", "its numbers were torch.float", with_another_type)
 
 
 # A sentence that fools a head

@@ -120,7 +120,7 @@ def told(amount: float) -> str:
 
 @finale
 @torch.no_grad()
-def in_the_story_model(
+def in_the_model(
     parameters: Answer, multiply_adds: Answer, crossover: Answer, flops: Answer
 ) -> None:
     """Hold predictions against the small GPT's attention: its file, PyTorch's counter, a clock."""

@@ -38,8 +38,8 @@ SENTENCES = (
     "If it rains, we stay; if not, we go.",
 )
 COMPARED = (
-    "Rain fell.",
     "Who left the door open?",
+    "Rain fell.",
     "Rain fell.",
     "The old clock in the hall had stopped, and nobody knew why.",
 )
@@ -47,6 +47,15 @@ EVERY = [(layer, head) for layer in range(6) for head in range(12)]
 FOOLED = (3, 1)  # the head with the fine picture in chapter 9
 LEAST = 0.02  # difference between two weights that is more than a whim
 COINS, TOSSES, TRIES = 72, 28, 100  # as many coins as the encoder has heads; rows in each half
+TABLES = (  # rows of a table, a head a column, 1 where it is right
+    # Best on the first half is head 3, on the second 1, over all rows 0, on every other row 5.
+    "001101 100110 110101 101100 001001 110100 110000 010101 111001 110010",
+    "110 000 001 101",  # two heads are equally good
+    "010 011",  # one row is half
+    "000 000 011 101",  # no head is right on the first half
+)
+CHOSEN = ("head", "count on the first half", "count on the second half")
+MOST_TOLD = 10  # heads whose counts a message tells
 NOISE = 6e-5  # by which cosines may differ: half of the fourth decimal, and single precision
 
 
@@ -55,7 +64,8 @@ def weight_on(function: Callable[[Tensor, Tensor], Tensor]) -> None:
     """Check the average weight on a relation: (h, n_q, n_k) and (n_q, n_k) to (h,)."""
     answer = Answer("weight_on", function)
     one = torch.tensor([[[1.0, 0.0, 0.0], [0.7, 0.2, 0.1], [0.1, 0.8, 0.1]]])
-    two = torch.tensor([[[0.5, 0.3, 0.2], [0.1, 0.8, 0.1]], [[0.2, 0.2, 0.6], [0.6, 0.3, 0.1]]])
+    two = torch.tensor([[[0.5, 0.3, 0.2], [0.1, 0.8, 0.1]], [[0.1, 0.3, 0.6], [0.6, 0.3, 0.1]]])
+    less = torch.tensor([[[0.5, 0.3, 0.0], [0.0, 0.0, 0.0], [0.1, 0.2, 0.3]]])
     for A, relation, told in (
         (
             one,
@@ -67,6 +77,11 @@ def weight_on(function: Callable[[Tensor, Tensor], Tensor]) -> None:
             torch.tensor([[True, True, False], [True, False, False]]),
             "the weights on all related keys of a query add up, and each head has its own "
             "average: of 0.8 and 0.1, and of 0.4 and 0.6",
+        ),
+        (
+            less,
+            torch.tensor([[True, False, False], [True, False, False], [False, False, True]]),
+            "three queries have a related key and give it 0.5, 0 and 0.3: on average 0.26667",
         ),
     ):
         outcome = answer(weights=A, relation=relation)
@@ -81,27 +96,40 @@ def weight_on(function: Callable[[Tensor, Tensor], Tensor]) -> None:
 
 def mistaken_weights(A: Tensor, relation: Tensor) -> dict[str, Tensor]:
     """Compute what may be taken for the average weight on a relation."""
-    given, asked = (A * relation).sum(dim=-1), relation.any(dim=1).sum()
+    related, asked = A * relation, relation.any(dim=1).sum()
+    given = related.sum(dim=-1)
     wanted = given.sum(dim=-1) / asked
+    first = A.gather(-1, relation.int().argmax(dim=1)[None, :, None].expand(len(A), -1, 1))[..., 0]
     mistakes = {
-        "that divides by all queries, also those with no related key": given.mean(dim=-1),
         "that is a sum": given.sum(dim=-1),
-        "that is the average over related keys, and not over queries": given.sum(-1)
-        / relation.sum(),
         "that is one number for all heads": wanted.mean().expand(len(A)),
-        "that averages over all pairs of query and key": (A * relation).mean(dim=(1, 2)),
-        "that takes the largest weight on related keys, where they add up": (A * relation)
-        .amax(dim=-1)
-        .sum(dim=-1)
+        "that takes a query's first related key alone": (first * relation.any(dim=1)).sum(-1)
+        / asked,
+        "that takes the largest weight on related keys, where they add up": related.amax(
+            dim=-1
+        ).sum(dim=-1)
         / asked,
         "that averages over a query's related keys, where they add up": (
             given / relation.sum(dim=1).clamp(min=1)
         ).sum(dim=-1)
         / asked,
+        "that divides by all that a query gives, which need not be 1": (
+            given / A.sum(dim=-1).clamp(min=LEAST)
+        ).sum(dim=-1)
+        / asked,
         "that counts how often the largest weight is on a related key": (
             relation.gather(1, A.argmax(dim=-1).T).double().sum(dim=0) / asked
         ),
+        "that is rounded": (wanted * 1000).round() / 1000,
     }
+    for count in {
+        int(relation.sum()),
+        int(relation.any(dim=0).sum()),
+        len(relation),
+        relation.numel(),
+    }:
+        words = f"that divides by {count}, where {asked} queries have a related key"
+        mistakes[words] = given.sum(dim=-1) / count
     if A.shape[1] == A.shape[2]:
         turned = heads.relation_weight(A, relation.T)
         mistakes["the relation is taken from key to query"] = turned
@@ -116,6 +144,8 @@ def relations(function: Callable[[list[str]], tuple[Tensor, Tensor]]) -> None:
         "[CLS] no , she left . [SEP]".split(),
         "[CLS] why ? [SEP]".split(),
         "[CLS] stop ! wait : now ; or not . [SEP]".split(),
+        "[CLS] the cat saw the dog . so did we . [SEP]".split(),
+        "[CLS] what ?! ##. ！ ' ) . [SEP]".split(),
     ]
     for tokens in lists:
         n = len(tokens)
@@ -130,6 +160,7 @@ def relations(function: Callable[[list[str]], tuple[Tensor, Tensor]]) -> None:
             told += "; the first token has none before it"
         elif torch.equal(found, marks):
             told += "; delimiters come second"
+        told += repeated(found != wanted, tokens)
         first.demand(
             torch.equal(found, wanted),
             "each token but the first is related to the one before it, and to no other",
@@ -145,12 +176,22 @@ def relations(function: Callable[[list[str]], tuple[Tensor, Tensor]]) -> None:
             told += f", such as query {show(place(extra, tokens))}"
         elif missed.any():
             told += f", such as query {show(place(missed, tokens))}"
+        told += repeated(found != wanted, tokens)
         second.demand(
             torch.equal(found, wanted),
             f"every query is related to every key that is one of {' '.join(DELIMITERS)}",
             told,
         )
     right("relations", "Rows ask, columns are asked.")
+
+
+def repeated(differ: Tensor, tokens: list[str]) -> str:
+    """Say so if two relations differ only at tokens that occur more than once."""
+    twice = torch.tensor([tokens.count(token) > 1 for token in tokens])
+    if not differ.any() or differ[~twice][:, ~twice].any():
+        return ""
+    word = next(token for token in tokens if tokens.count(token) > 1)
+    return f"; {word!r} occurs more than once, and every place counts, not every word"
 
 
 def place(where: Tensor, tokens: list[str]) -> str:
@@ -171,8 +212,11 @@ def specialists(value: Any) -> None:
     """Check three heads of the encoder, each (layer, head), by name of what they look at."""
     outcome = begun("specialists", value)
     tables = measured(sound())
-    fits = isinstance(value, Mapping) and set(value) == set(tables)
-    outcome.demand(fits, f"a dictionary with the names {', '.join(tables)}", f"came {kind(value)}")
+    expected = f"a dictionary with the names {', '.join(tables)}"
+    outcome.demand(isinstance(value, Mapping), expected, f"came {kind(value)}")
+    missing = [name for name in tables if name not in value]
+    outcome.demand(not missing, expected, f"missing: {', '.join(missing)}")
+    first = {divmod(int(table.argmax()), table.shape[1]): name for name, table in tables.items()}
     for name, table in tables.items():
         layers, h = table.shape
         given = value[name]
@@ -195,6 +239,8 @@ def specialists(value: Any) -> None:
             told += swapped
         elif (layer - 1, number - 1) == best:
             told += "; count from 0"
+        elif head in first:
+            told += f"; this is the head for {first[head]}"
         outcome.demand(
             head == best,
             f"{name}: the head that gives most weight there, averaged over words and sentences",
@@ -236,28 +282,29 @@ def measured(encoder: Encoder) -> dict[str, Tensor]:
 def held_out(function: Callable[[Tensor], tuple[int, int, int]]) -> None:
     """Check the choice of a head on half of the rows: (rows, heads) to head and two counts."""
     answer = Answer("held_out", function)
-    # Best on the first half is head 3, on the second head 1, and over all rows head 0: each counts
-    # so many of 7 rows.
-    table = halves_of_seven((4, 0, 2, 5, 1), (5, 6, 3, 2, 0))
-    tied = torch.tensor([[1, 1, 0], [0, 0, 0], [0, 1, 0], [0, 1, 1]])
-    early = torch.tensor([[0, 1, 1], [0, 1, 1], [1, 0, 1], [1, 0, 0], [1, 0, 0], [1, 1, 0]])
-    tables = (table, tied.bool(), early.bool(), coins()[0])
-    for correct in tables:
+    for correct in (*map(boolean, TABLES), coins()[0]):
         first, second = (half.sum(dim=0) for half in correct.chunk(2))
-        best = first.tolist().index(first.max())
-        head, *counts = in_parts(answer(correct=correct), "head", "chosen_on", "tested_on")
+        best = largest(first)
+        head, *counts = in_parts(answer(correct=correct), *CHOSEN)
         came = head.number()
-        meanings = {
-            "that one is best over all rows, but the second half has no say": first + second,
-            "that one is best on the second half": second,
+        told: dict[str, float] = {
+            "that one is best over all rows, but the second half has no say": largest(
+                first + second
+            ),
+            "that one is best on the second half": largest(second),
+            "that one is best on every other row; the first half is the rows above": largest(
+                correct[::2].sum(dim=0)
+            ),
+            "that is a row; heads are columns": largest(correct.chunk(2)[0].sum(dim=1)),
+            "heads are counted from 0": best + 1,
         }
-        told: dict[str, float] = {words: int(half.argmax()) for words, half in meanings.items()}
-        told["heads are counted from 0"] = best + 1
         if came in range(len(first)) and first[int(came)] == first[best]:
             told = {"it is as good there, but of several equals take the first": came}
+        few = len(first) < MOST_TOLD
         head.demand(
             came == best,
-            "the head that is right most often on the first half",
+            "the head that is right most often on the first half"
+            + f"; there the heads are right {first.tolist()} times" * few,
             f"head came {came:g}{meaning(came, told)}",
         )
         for part, where, half in zip(counts, ("first", "second"), (first, second), strict=True):
@@ -270,8 +317,8 @@ def held_out(function: Callable[[Tensor], tuple[int, int, int]]) -> None:
             }
             part.demand(
                 came == truth,
-                f"how often that head is right on the {where} half",
-                f"{part.part} came {came:g}{meaning(came, told)}",
+                f"how often head {best} is right on the {where} half",
+                f"came {came:g}{meaning(came, told)}",
             )
     first, second = coins().double().chunk(2, dim=1)
     first, second = first.sum(dim=1), second.sum(dim=1)
@@ -283,10 +330,14 @@ def held_out(function: Callable[[Tensor], tuple[int, int, int]]) -> None:
     )
 
 
-def halves_of_seven(first: Sequence[int], second: Sequence[int]) -> Tensor:
-    """Make a table of 14 rows in which heads are right so often on either half."""
-    row = torch.arange(7)[:, None]
-    return torch.cat([row < torch.tensor(first), row >= 7 - torch.tensor(second)])
+def boolean(rows: str) -> Tensor:
+    """Make a boolean table of rows that are written with 0 and 1."""
+    return torch.tensor([[sign == "1" for sign in row] for row in rows.split()])
+
+
+def largest(counts: Tensor) -> int:
+    """Give the place of the largest count, the first of several; PyTorch may give any."""
+    return counts.tolist().index(counts.max())
 
 
 def coins() -> Tensor:
@@ -307,15 +358,17 @@ def cosine_without(function: Callable[[list, list[str]], float]) -> None:
     answer = Answer("cosine_without", function)
     encoder = load_encoder()
     mend(encoder)  # what a learner tried before is no part of the answer
+    dtype = next(encoder.parameters()).dtype
     for silent, sentences in (
         ([(5, 0), (5, 3)], COMPARED),
         ([(2, 4), (0, 11), (2, 9), (5, 0)], COMPARED[1:]),
         ([(5, 11), (1, 8), (4, 0)], COMPARED[3:1:-1]),
+        ([(3, 7), (5, 2)], COMPARED[:1]),
     ):
         try:
             outcome = answer(heads=silent, sentences=sentences)
         finally:
-            changed = mend(encoder)
+            changed = mend(encoder, dtype)
         outcome.demand(
             not changed,
             "the encoder is as it was before",
@@ -368,8 +421,6 @@ def mistaken_cosines(
         "as if nothing had been silenced": torch.ones(()),
         "that is one minus the cosine": 1 - each.mean(),
         "that is a sum": each.sum(),
-        "that is the first sentence alone": each[0],
-        "that is the last sentence alone": each[-1],
         "that is the cosine of the average vectors": torch.cosine_similarity(
             before.mean(0), after.mean(0), dim=0
         ),
@@ -378,6 +429,7 @@ def mistaken_cosines(
         "that is how far the vectors lie apart": (before - after).norm(dim=-1).mean(),
     }
     yield from ((told, x.item()) for told, x in numbers.items())
+    yield from (("that is one sentence alone", x.item()) for x in each)
     sets: dict[str, Iterable[tuple[int, int]]] = {
         "that is with only the first of these heads silent": silent[:1],
         "that is with only the last of these heads silent": silent[-1:],
@@ -388,6 +440,9 @@ def mistaken_cosines(
         "that is with the heads before these silent; count from 0": [
             (x, (y - 1) % 12) for x, y in silent
         ],
+        "that is with layers and heads counted from 1; count from 0": [
+            ((x - 1) % 6, (y - 1) % 12) for x, y in silent
+        ],
         "that is with the heads after these silent; they are counted from 0": [
             (x, (y + 1) % 12) for x, y in silent
         ],
@@ -395,8 +450,9 @@ def mistaken_cosines(
     if all(y < 6 for _, y in silent):
         sets["that is with layer and head exchanged"] = [(y, x) for x, y in silent]
     yield from ((told, cosines(wrong, sentences).mean().item()) for told, wrong in sets.items())
-    alone = [cosines([head], sentences).mean().item() for head in silent]
-    yield "that silences the heads one at a time", sum(alone) / len(alone)
+    alone = torch.stack([cosines([head], sentences) for head in silent])
+    yield "that silences the heads one at a time", alone.mean().item()
+    yield "that multiplies what is left without each of them", alone.prod(dim=0).mean().item()
     for told, edit in EDITS.items():
         with edited(silent, edit) as encoder:
             after = encoder.encode(list(sentences)).vectors
@@ -453,7 +509,7 @@ def edited(
             attention.load_state_dict(kept[layer])
 
 
-def mend(encoder: Encoder) -> str:
+def mend(encoder: Encoder, dtype: torch.dtype | None = None) -> str:
     """Make an encoder what it was when it was loaded; say what it was not, if anything."""
     told = ""
     for module in encoder.modules():
@@ -461,10 +517,13 @@ def mend(encoder: Encoder) -> str:
             if name.endswith("_hooks") and table:
                 told = "a hook is still in it"
                 table.clear()
-    own, state = encoder.state_dict(), loaded(next(encoder.parameters()).dtype)
-    changed = sum(not torch.equal(own[name].cpu(), state[name]) for name in state)
-    if changed:
-        told = told or f"{changed} of its tensors were changed and stayed so"
+    now = next(encoder.parameters()).dtype
+    if dtype not in (None, now):
+        told = f"its numbers were {dtype} and are {now}"
+        encoder.to(dtype)
+    own, state = encoder.state_dict(), loaded(dtype or now)
+    if any(not torch.equal(own[name].cpu(), state[name]) for name in state):
+        told = told or "some of its weights were changed and stayed so"
         encoder.load_state_dict(state)
     return told
 

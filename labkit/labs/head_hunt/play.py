@@ -13,7 +13,7 @@ from labkit import heads
 from labkit.figures import plots as figures
 from labkit.figures.tables import Table
 from labkit.labs.guard import Answer
-from labkit.labs.head_hunt.check import in_parts
+from labkit.labs.head_hunt.check import CHOSEN, in_parts
 from labkit.labs.laboratory import Laboratory
 from labkit.labs.story_model import finale, stories
 from labkit.models.ablation import FOUR, ablated_heads, right_words
@@ -110,7 +110,7 @@ def draw(sentence: str, layer: int, head: int, silenced: str) -> Any:
 
 @finale
 @torch.no_grad()
-def in_the_story_model(weight_on: Answer, relations: Answer, held_out: Answer) -> None:
+def in_the_model(weight_on: Answer, relations: Answer, held_out: Answer) -> None:
     """Hunt in the small GPT with a learner's measures, then ablate what was found."""
     model, told = load_gpt(), stories()
     _, weights = model(told.ids, return_weights=True)
@@ -129,7 +129,7 @@ def in_the_story_model(weight_on: Answer, relations: Answer, held_out: Answer) -
     for name, related in places.items():
         on = weight_on(weights=asked, relation=related).tensor(len(each))
         cases = first_choices(asked, related)
-        head, *counts = in_parts(held_out(correct=cases), "head", "chosen_on", "tested_on")
+        head, *counts = in_parts(held_out(correct=cases), *CHOSEN)
         chosen = head.number()
         head.demand(
             chosen in range(len(each)), f"a head from 0 to {len(each) - 1}", f"came {chosen}"

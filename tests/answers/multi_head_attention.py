@@ -520,6 +520,11 @@ class RawValues(Trimmed):
         return self.w_q(x), self.w_k(x), x + 0 * self.w_v(x)
 
 
+class ValuesOfKeys(Trimmed):
+    def qkv(self, x):
+        return self.w_q(x), self.w_k(x), self.w_v(self.w_k(x))
+
+
 class OutputTransposed(Trimmed):
     def forward(self, x, may=None):
         return merge_heads(self.heads(x, may)) @ self.w_o.weight + self.w_o.bias
@@ -616,6 +621,7 @@ layer.reject("values by w_q", "values are made by w_q", made_by("w_q", "w_k", "w
 layer.reject("queries by w_k", "queries are made by w_k", made_by("w_k", "w_k", "w_v"))
 layer.reject("keys as queries", "have changed places", made_by("w_k", "w_q", "w_v"))
 layer.reject("values are x", "values are x itself", RawValues)
+layer.reject("values of keys", "values are made from the keys", ValuesOfKeys)
 layer.reject("W_O the other way round", "W_O is transposed", OutputTransposed)
 layer.reject("squeezed", "shape", Squeezed)
 layer.reject("an axis added and taken off", "shape", OneSequence)

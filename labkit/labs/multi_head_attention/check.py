@@ -434,6 +434,9 @@ def wrong_outputs(layer: Any, h: int, x: Tensor, may: Tensor | None) -> Mistakes
         "the keys are made by w_q": merge_heads(attended(q, q, v)),
         "the queries are made by w_k": merge_heads(attended(k, k, v)),
         "the values are made by w_q": merge_heads(attended(q, k, q)),
+        "the values are made from the keys": merge_heads(
+            attended(q, k, F.linear(k, layer.w_v.weight, layer.w_v.bias))
+        ),
         "the values are x itself, without w_v": merge_heads(attended(q, k, x)),
         "queries and keys have changed places": merge_heads(attended(k, q, v)),
     }

@@ -275,13 +275,14 @@ def test_a_models_relations_fall_with_its_heads(capsys: pytest.CaptureFixture):
         name: [float(number) for number in numbers.split()]
         for name, numbers in re.findall(r"^no (head \d, layer \d) +([\d. ]+\d)", told, re.MULTILINE)
     }
-    writes, loss, _, number, gender, surname, owner = (
+    writes, loss, grammar, number, gender, surname, owner = (
         dict(zip(rows, column, strict=True)) for column in zip(*rows.values(), strict=True)
     )
     assert len(rows) == 8
     assert max(loss, key=loss.get) == "head 0, layer 0"
     assert writes["head 0, layer 1"] > writes["head 0, layer 0"]
     assert loss["head 0, layer 1"] < 0.8 < 1.2 < loss["head 0, layer 0"]
+    assert {head for head in rows if grammar[head] < 0.95} == {"head 0, layer 0"}
     assert {head for head in rows if number[head] < 0.7} == {"head 1, layer 1", "head 3, layer 1"}
     assert min(owner, key=owner.get) == "head 1, layer 0"
     assert min(surname, key=surname.get) == "head 2, layer 0"

@@ -206,7 +206,8 @@ class Answer:
             raise outcome.complaint("it runs", blame(error)) from error
         for name, before in arguments.items():
             if isinstance(before, Tensor) and not same(before, given[name]):
-                happened = f"{name} was changed in place; now it is {show(given[name])}"
+                now = f"; now it is {show(given[name])}" if before.numel() <= MOST_SHOWN else ""
+                happened = f"{name} was changed in place{now}"
                 raise outcome.complaint("the arguments are left as they were", happened)
         return Outcome(self.name, arguments, value)
 

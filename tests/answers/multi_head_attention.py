@@ -44,18 +44,45 @@ project.accept(
 )
 project.accept("loops", project_by_loop)
 
-project.reject("not transposed", "other way round", lambda x, w, b: x @ w + (0 if b is None else b))
+project.reject("not transposed", "it runs", lambda x, w, b: x @ w + (0 if b is None else b))
 project.reject("no bias", "bias is missing", lambda x, w, b: x @ w.T)
-project.reject("bias first", "through the matrix", lambda x, w, b: (x + b) @ w.T)
+project.reject("bias first", "it runs", lambda x, w, b: (x + b) @ w.T)
 project.reject("cannot do without a bias", "it runs.*TypeError", lambda x, w, b: x @ w.T + b)
-project.reject("entry by entry", "shape", lambda x, w, b: x * w + b)
+project.reject("entry by entry", "it runs", lambda x, w, b: x * w + b)
 project.reject(
     "first sequence for all",
-    "by itself.*differ",
+    "every sequence.*differ",
     lambda x, w, b: projected(x[:1].expand(x.shape), w, b),
 )
 project.reject("flattened", "shape", lambda x, w, b: projected(x, w, b).flatten(0, 1))
 project.reject("a new layer", "230", lambda x, w, b: nn.Linear(w.shape[1], w.shape[0])(x).detach())
+project.reject("reshaped", "reshaped", lambda x, w, b: projected(x, w.reshape(w.shape[1], -1).T, b))
+project.reject(
+    "one axis forgotten",
+    "it runs",
+    lambda x, w, b: projected(x.flatten(0, -2), w, b).unflatten(0, x.shape[:-1]),
+)
+project.reject(
+    "from the left",
+    "it runs",
+    lambda x, w, b: (w @ x.mT).mT + (0 if b is None else b),
+)
+project.reject(
+    "einsum over a batch",
+    "it runs",
+    lambda x, w, b: torch.einsum("b...i,oi->b...o", x, w) + (0 if b is None else b),
+)
+
+
+def with_a_bias_of_its_own(x, weight, bias):
+    layer = nn.Linear(weight.shape[1], weight.shape[0])
+    layer.weight.data = weight
+    if bias is not None:
+        layer.bias.data = bias
+    return layer(x).detach()
+
+
+project.reject("a bias of its own", "bias is None.*differ", with_a_bias_of_its_own)
 project.reject("input changed", "in place", project_in_place)
 project.reject("bmm", "it runs", lambda x, w, b: torch.bmm(x, w.T[None].expand(2, -1, -1)))
 
@@ -83,11 +110,13 @@ split.reject(
     "whole tokens",
     lambda x, h: x.view(x.shape[0], h, x.shape[1], x.shape[2] // h),
 )
-split.reject("not transposed", r"shape \(1, 2, 4, 3\)", cut)
+split.reject("not transposed", r"shape \(1, 2, 4, 3\).*still behind", cut)
 split.reject("dealt out", "dealt out", lambda x, h: x.unflatten(-1, (-1, h)).permute(0, 3, 1, 2))
 split.reject("d and n exchanged", "shape", lambda x, h: split_heads(x, h).mT)
 split.reject("always two heads", "shape", lambda x, h: split_heads(x, 2))
-split.reject("h and d exchanged", "shape", lambda x, h: split_heads(x, x.shape[-1] // h))
+split.reject(
+    "h and d exchanged", "taken for the width", lambda x, h: split_heads(x, x.shape[-1] // h)
+)
 split.reject(
     "the first slice for all",
     "first 3 of every token",
@@ -99,6 +128,9 @@ split.reject(
     "shape",
     lambda x, h: split_heads(x, h).transpose(0, 1),
 )
+split.reject("opposite order", "opposite order", lambda x, h: split_heads(x, h).flip(1))
+split.reject("in half", "digits are lost", lambda x, h: split_heads(x.half(), h))
+split.reject("squeezed", "shape", lambda x, h: split_heads(x, h).squeeze(-1))
 split.reject("batch folded in", "another place", lambda x, h: split_heads(x.flip(0), h))
 
 
@@ -166,7 +198,7 @@ attend.reject("two results", "a tuple of 2", lambda q, k, v, m: (attended(q, k, 
 attend.reject("no softmax", "ln 16", lambda q, k, v, m: scores_of(q, k, m) @ v)
 attend.reject(
     "exponentials by hand",
-    "NaN",
+    "in the thousands.*NaN",
     lambda q, k, v, m: (
         scores_of(q, k, m).exp() / scores_of(q, k, m).exp().sum(-1, keepdim=True)
     ) @ v,
@@ -182,6 +214,54 @@ def root_of(size):
     return answer
 
 
+def renormalised(q, k, v, may):
+    weights = scores_of(q, k, None).softmax(-1) * (1 if may is None else may)
+    return weights / weights.sum(-1, keepdim=True) @ v
+
+
+def over_the_largest_of_all(q, k, v, may):
+    scores = scores_of(q, k, may)
+    e = (scores - scores.max()).exp()
+    return e / e.sum(-1, keepdim=True) @ v
+
+
+attend.reject("mask after the softmax, renormalised", "in the thousands.*NaN", renormalised)
+attend.reject("less the largest of all", "in the thousands.*NaN", over_the_largest_of_all)
+attend.reject(
+    "keys reshaped",
+    "keys are reshaped",
+    lambda q, k, v, m: attended(q, k.reshape(*k.shape[:2], k.shape[3], -1).mT, v, m),
+)
+attend.reject(
+    "over the heads", "over the heads", lambda q, k, v, m: scores_of(q, k, m).softmax(1) @ v
+)
+attend.reject(
+    "causal always",
+    "though no mask",
+    lambda q, k, v, m: attended(
+        q, k, v, torch.ones(q.shape[-2], k.shape[-2]).tril().bool() if m is None else m
+    ),
+)
+attend.reject(
+    "scores times mask",
+    "e to the 0",
+    lambda q, k, v, m: (scores_of(q, k, None) * (1 if m is None else m)).softmax(-1) @ v,
+)
+attend.reject(
+    "mask added",
+    "as ones and zeros",
+    lambda q, k, v, m: (scores_of(q, k, None) + (0 if m is None else m)).softmax(-1) @ v,
+)
+attend.reject(
+    "one axis of the mask for the batch",
+    "it runs",
+    lambda q, k, v, m: attended(
+        q, k, v, m.reshape(len(q), -1, *m.shape[2:]) if m is not None and m.dim() > 2 else m
+    ),
+)
+attend.reject("squeezed", "shape", lambda q, k, v, m: attended(q, k, v, m).squeeze(-1))
+
+
 def with_weights(make):
     """Make attention whose weights come from scores and a mask that is never None."""
 
@@ -194,6 +274,7 @@ def with_weights(make):
 
 attend.accept("-1e9 added", with_weights(lambda s, m: (s + (~m) * -1e9).softmax(-1)))
 attend.reject("scaled by d_model", "the scale is 1/√d_model$", root_of("d_model"))
+attend.reject("scaled by d_v", "the scale is 1/√d_v$", root_of("d_v"))
 for low in (1_000, 5_000, 10_000):
     attend.reject(
         f"{low} taken off",
@@ -235,6 +316,8 @@ merge.reject(
     "always two heads", "shape|another place", lambda H: torch.cat([H[:, 0], H[:, 1]], dim=-1)
     if H.shape[1] > 1 else H[:, 0]
 )  # fmt: skip
+merge.reject("in half", "digits are lost", lambda heads: merge_heads(heads.half()))
+merge.reject("squeezed", "shape", lambda heads: merge_heads(heads).squeeze(1))
 merge.reject("sequences mixed up", "another place", lambda heads: merge_heads(heads.flip(0)))
 
 
@@ -282,6 +365,14 @@ output.reject(
     "every head through the first block",
     "meet the columns of the first",
     lambda H, w, b: H.sum(1) @ w[:, : H.shape[-1]].T + b,
+)
+output.reject(
+    "opposite order", "opposite order", lambda H, w, b: F.linear(merge_heads(H.flip(1)), w, b)
+)
+output.reject(
+    "weight reshaped",
+    "weight is reshaped",
+    lambda H, w, b: merge_heads(H) @ w.reshape(w.shape[1], -1) + b,
 )
 output.reject("heads kept apart", "shape", lambda H, w, b: merge_heads(H)[..., None] + b)
 
@@ -424,6 +515,38 @@ class WidthForHeads(Linears):
         super().__init__(d_model, d_model // h)
 
 
+class RawValues(Trimmed):
+    def qkv(self, x):
+        return self.w_q(x), self.w_k(x), x + 0 * self.w_v(x)
+
+
+class ValuesOfKeys(Trimmed):
+    def qkv(self, x):
+        return self.w_q(x), self.w_k(x), self.w_v(self.w_k(x))
+
+
+class OutputTransposed(Trimmed):
+    def forward(self, x, may=None):
+        return merge_heads(self.heads(x, may)) @ self.w_o.weight + self.w_o.bias
+
+
+class Squeezed(Linears):
+    def forward(self, x, may=None):
+        return super().forward(x, may).squeeze()
+
+
+class OneSequence(Linears):
+    def forward(self, x, may=None):
+        return super().forward(x[None] if x.dim() == 2 else x, may).squeeze(0)
+
+
+class ByHand(Trimmed):
+    def heads(self, x, may):
+        q, k, v = (split_heads(part, self.h) for part in self.qkv(x))
+        e = scores_of(q, k, may).exp()
+        return e / e.sum(-1, keepdim=True) @ v
+
+
 class Residual(Linears):
     def forward(self, x, may=None):
         return x + super().forward(x, may)
@@ -496,6 +619,13 @@ layer.reject("h and d exchanged", "h is taken for the width", WidthForHeads)
 layer.reject("keys by w_q", "keys are made by w_q", made_by("w_q", "w_q", "w_v"))
 layer.reject("values by w_q", "values are made by w_q", made_by("w_q", "w_k", "w_q"))
 layer.reject("queries by w_k", "queries are made by w_k", made_by("w_k", "w_k", "w_v"))
+layer.reject("keys as queries", "have changed places", made_by("w_k", "w_q", "w_v"))
+layer.reject("values are x", "values are x itself", RawValues)
+layer.reject("values of keys", "values are made from the keys", ValuesOfKeys)
+layer.reject("W_O the other way round", "W_O is transposed", OutputTransposed)
+layer.reject("squeezed", "shape", Squeezed)
+layer.reject("an axis added and taken off", "shape", OneSequence)
+layer.reject("exponentials by hand", "in the thousands.*NaN", ByHand)
 layer.reject("a residual", "x is added", Residual)
 layer.reject("dropout", "is there dropout", Dropout)
 layer.reject("causal always", "though no mask is given", Causal)
@@ -604,11 +734,33 @@ def output_forgotten(theirs):
     return ours
 
 
+def without_biases(ours):
+    with torch.no_grad():
+        for part in (ours.w_q, ours.w_k, ours.w_v, ours.w_o):
+            part.bias.zero_()
+    return ours
+
+
+def doubled(ours):
+    with torch.no_grad():
+        ours.w_q.weight.mul_(2)
+    return ours
+
+
 def emptied(theirs):
     ours = filled(theirs)
     with torch.no_grad():
         theirs.in_proj_bias.zero_()
     return ours
+
+
+def without_no_grad_for_theirs(theirs):
+    theirs.requires_grad_(False)
+    return filled(theirs)
+
+
+def in_another_mode(theirs):
+    return filled(theirs.eval())
 
 
 copying = Exercise(multi_head_attention.from_torch)
@@ -617,7 +769,7 @@ for exercise in (copying, on_sentences):
     exercise.accept("copied", filled)
     exercise.accept("state dictionaries", by_state_dict)
     exercise.accept("new parameters", by_parameters)
-    exercise.reject("their own layer", "w_q is missing", lambda theirs: theirs)
+    exercise.reject("their own layer", "of your own.*MultiheadAtt", lambda theirs: theirs)
     exercise.reject("labkit's", "not among", MultiHeadAttention.from_torch)
     exercise.reject("without no_grad", "in-place operation", without_no_grad)
     exercise.reject("nothing returned", "None; is there a return", lambda theirs: None)
@@ -625,11 +777,15 @@ for exercise in (copying, on_sentences):
 MASK_UNUSED = "^MultiHead is not.*from_torch copied all.*the mask is not used"
 
 for mistake, told, answer in (
-    ("not filled", "other numbers", lambda t: Linears(t.embed_dim, t.num_heads)),
+    ("not filled", "nothing was copied", lambda t: Linears(t.embed_dim, t.num_heads)),
     ("keys first", "holds the part of w_k", lambda t: filled(t, (1, 0, 2))),
     ("transposed", "it is transposed", lambda t: filled(t, take=lambda W: W.T)),
-    ("biases forgotten", "other numbers", lambda t: filled(t, biases=False)),
-    ("W_O forgotten", "w_o.weight holds", output_forgotten),
+    ("biases forgotten", "nothing was copied", lambda t: filled(t, biases=False)),
+    ("biases zero", "they are zeros", lambda t: without_biases(filled(t))),
+    ("W_O forgotten", "w_o.weight holds.*nothing was copied", output_forgotten),
+    ("no gradients for theirs", r"changed: .*requires_grad", without_no_grad_for_theirs),
+    ("another mode", "changed: training", in_another_mode),
+    ("one part changed", "other numbers are there$", lambda t: doubled(filled(t))),
     ("one head", "3 heads, as PyTorch's layer has.*the copy has 1", lambda t: filled(t, h=1)),
     ("the layer ignores the mask", MASK_UNUSED, lambda t: filled(t, made=NoMask)),
     ("memory shared", "lives by itself", shared_memory),

@@ -41,6 +41,7 @@ slabs.reject(
 )
 slabs.reject("a list", "came a tuple", lambda W_O, h: W_O.chunk(h))
 slabs.reject("the first only", "shape", lambda W_O, h: W_O[: len(W_O) // h])
+slabs.reject("squeezed", "shape", lambda W_O, h: W_O.unflatten(0, (h, -1)).squeeze(1))
 slabs.reject("uncut", "shape", lambda W_O, h: W_O[None])
 slabs.reject("opposite order", "opposite order", lambda W, h: torch.stack(W.chunk(h)[::-1]))
 slabs.reject("h and d_v exchanged", "shape|another", lambda W_O, h: W_O.unflatten(0, (-1, h)))
@@ -119,6 +120,12 @@ contributions.reject(
     "rows of W_O in turn",
     lambda H, W: H @ W.unflatten(0, (-1, len(H))).transpose(0, 1),
 )
+contributions.reject(
+    "read by columns",
+    "column by column",
+    lambda H, W: H @ W.T.reshape(len(H), H.shape[-1], -1),
+)
+contributions.reject("squeezed", "shape", lambda H, W: (H @ cut(H, W)).squeeze(-1))
 contributions.reject("heads changed", "in place", writes_in_place)
 
 
@@ -162,6 +169,24 @@ def rows_silent(weight, head, h):
     return muted
 
 
+def rows_silent_of_d_model(weight, head, h):
+    d, muted = weight.shape[0] // h, weight.clone()
+    muted[head * d : (head + 1) * d] = 0
+    return muted
+
+
+def columns_of_d_model(weight, head, h):
+    d, muted = weight.shape[0] // h, weight.clone()
+    muted[:, head * d : (head + 1) * d] = 0
+    return muted
+
+
+def mean_for_zeros(weight, head, h):
+    d_v, muted = weight.shape[1] // h, weight.clone()
+    muted[:, head * d_v : (head + 1) * d_v] = weight.mean(dim=1, keepdim=True)
+    return muted
+
+
 def silent_in_place(weight, head, h):
     d_v = weight.shape[1] // h
     weight[:, head * d_v : (head + 1) * d_v] = 0
@@ -181,6 +206,19 @@ silence.accept("a mask", silent_by_mask)
 silence.accept("parts", silent_by_parts)
 
 silence.reject("rows", "rows are silent", rows_silent)
+silence.reject(
+    "others rescaled",
+    r"zeros: \[3, 4, 5\]; others that changed: \[0, 1, 2, 6,",
+    lambda w, i, h: silent_columns(w, i, h) * h / (h - 1),
+)
+silence.reject("a mean", r"zeros: \[\]; others that changed: \[3, 4, 5\]", mean_for_zeros)
+silence.reject("one row", "a row is silent", rows_silent_of_d_model)
+silence.reject("width from d_model", "taken from d_model", columns_of_d_model)
+silence.reject(
+    "two heads out of four",
+    "[1-9] of that head's",
+    lambda w, i, h: silent_columns(w, i, h) if h != 4 or i == 1 else w.clone(),
+)
 silence.reject("in place", "in place", silent_in_place)
 silence.reject("counted from 1", "head before", lambda w, i, h: silent_columns(w, i - 1, h))
 silence.reject("only the head", "other heads", silent_if(lambda p, i, d, h: p // d == i))
@@ -191,7 +229,7 @@ silence.reject("nothing", "nothing has changed", lambda w, i, h: w.clone())
 silence.reject("turned", "shape", lambda w, i, h: silent_columns(w, i, h).T)
 silence.reject("cut out", "shape", lambda w, i, h: w[:, w.shape[1] // h :])
 silence.reject("h as a width", "taken for the width", silent_if(lambda p, i, d, h: p // h != i))
-silence.reject("always two heads", "of zeros are", lambda w, i, h: silent_columns(w, i % 2, 2))
+silence.reject("always two heads", "of zeros: ", lambda w, i, h: silent_columns(w, i % 2, 2))
 silence.reject(
     "the first three heads only",
     "[1-9] of that head's",
@@ -292,6 +330,11 @@ shared_heads.reject(
     lambda x, Q, K, V, W, h: attended(x, Q, Q, V).repeat(1, 1, h) @ W,
 )
 shared_heads.reject(
+    "queries and keys exchanged",
+    "have changed places",
+    lambda x, Q, K, V, W, h: attended(x, K, Q, V).repeat(1, 1, h) @ W,
+)
+shared_heads.reject(
     "over the queries",
     "over the queries",
     lambda x, Q, K, V, W, h: (
@@ -327,6 +370,7 @@ one_head.accept("a row of identities", lambda W_O, h: torch.eye(len(W_O) // h).r
 one_head.reject("mean", "mean of the slabs", lambda W_O, h: blocks(W_O, h).mean(0))
 one_head.reject("first", "first slab", lambda W_O, h: W_O[: len(W_O) // h])
 one_head.reject("neighbours", "beside each other", lambda W_O, h: W_O.unflatten(0, (-1, h)).sum(1))
+one_head.reject("squeezed", "shape", lambda W, h: blocks(W, h).sum(0).squeeze())
 one_head.reject("W_O itself", "shape", lambda W_O, h: W_O)
 one_head.reject("all slabs", "shape", lambda W_O, h: blocks(W_O, h))
 one_head.reject("columns", "shape|it runs", lambda W_O, h: sum(W_O.tensor_split(h, dim=1)))
@@ -349,6 +393,10 @@ lowest.reject("a count", "number of directions", lambda n, h, d, s: n - min(n, d
 lowest.reject("never shared", "as if nothing", lambda n, h, d, s: max(0.0, 1 - h * d / n))
 lowest.reject("always shared", "as if everything", lambda n, h, d, s: max(0.0, 1 - d / n))
 lowest.reject("negative", "never negative", lambda n, h, d, s: 1 - (d if s else h * d) / n)
+lowest.reject("minus", "never negative", lambda n, h, d, s: -share(n, h, d, s))
+lowest.reject("zero", "hits every number", lambda n, h, d, s: 0.0)
+lowest.reject("times h", "h times as much", lambda n, h, d, s: h * share(n, h, d, s))
+lowest.reject("neither", "came 0.5$", lambda n, h, d, s: 0.5)
 lowest.reject("heads for widths", "counts as one", lambda n, h, d, s: max(0.0, 1 - h / n))
 lowest.reject("a share of the width", "divide their", lambda n, h, d, s: max(0.0, 1 - d / h / n))
 lowest.reject("percent", "in percent", lambda *given: 100 * share(*given))
@@ -435,6 +483,36 @@ def own_values(h, d_v, shared):
     return [*one[:2], many[2], one[3]] if shared else many
 
 
+def without_zero_grad(h, d_v, shared):
+    W = [matrix.requires_grad_() for matrix in start(h, d_v, shared)]
+    optimiser = torch.optim.Adam(W, lr=0.1)
+    for _ in range(120):
+        x, y = copying(32)
+        F.mse_loss(layer(h, d_v, shared, x, W), y).backward()
+        optimiser.step()
+    return lambda x: layer(h, d_v, shared, x, W)
+
+
+def causal(h, d_v, shared, x, W):
+    q, k, v = (x[:, None] @ part for part in W[:3])
+    heads = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+    return merge_heads(heads.expand(-1, h, -1, -1)) @ W[3]
+
+
+def merged_by_one_view(h, d_v, shared):
+    def run(h, d_v, shared, x, W):
+        q, k, v = (x[:, None] @ part for part in W[:3])
+        heads = F.scaled_dot_product_attention(q, k, v).expand(-1, h, -1, -1)
+        return heads.reshape(*x.shape[:2], h * d_v) @ W[3]
+
+    return fit(h, d_v, shared, run=layer if shared else run)
+
+
+def on_one_batch(h, d_v, shared):
+    batch = copying(32)
+    return fit(h, d_v, shared, task=lambda count: batch)
+
+
 def without_places(count):
     x, y = copying(count)
     x[..., NUMBERS:] = 0
@@ -454,6 +532,10 @@ trained.reject("always shared", "that share everything$", lambda h, d, s: fit(h,
 trained.reject("not trained", "lower the loss", lambda h, d, s: fit(h, d, s, steps=0))
 trained.reject("rate too small", "and by enough", lambda h, d, s: fit(h, d, s, rate=1e-3))
 trained.reject("too few steps", "long enough|lower the loss", lambda *g: fit(*g, steps=8))
+trained.reject("gradients added up", "gradient cleared", without_zero_grad)
+trained.reject("causal", "at token 0.*is something hidden", lambda *g: fit(*g, run=causal))
+trained.reject("one view merges", "merged token by token|lower the loss", merged_by_one_view)
+trained.reject("one batch", "ever new sequences|more than zeros have", on_one_batch)
 trained.reject(
     "own values", "in more directions|share nothing", lambda h, d, s: fit(h, d, s, made=own_values)
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from copy import deepcopy
 from functools import partial
 from itertools import product
 from typing import Any
@@ -13,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from labkit import merge_heads, split_heads
-from labkit.attention import causal_mask, scaled_dot_product_attention
+from labkit.attention import scaled_dot_product_attention
 from labkit.labs.guard import (
     Answer,
     Outcome,
@@ -30,7 +31,7 @@ from labkit.models.encoder import load_encoder
 Mistakes = list[tuple[str, Tensor]]  # what goes wrong, in words, and what comes then
 LINEARS = ("w_q", "w_k", "w_v", "w_o")
 SENTENCES = ["The keys to the cabinet are on the table.", "She lost her keys."]
-HEADS = ((2, 3, 5, 4), (3, 1, 4, 2), (1, 4, 2, 3))  # (B, h, n, d)
+HEADS = ((2, 3, 5, 4), (3, 1, 4, 2), (1, 4, 2, 3), (2, 3, 1, 1))  # (B, h, n, d)
 MOST = 10_000.0  # that a score can be, above zero or below
 LOW = (100, 1_000, 5_000, 10_000)  # what people hide a score by, and what is too little
 
@@ -39,28 +40,32 @@ LOW = (100, 1_000, 5_000, 10_000)  # what people hide a score by, and what is to
 def project(function: Callable[[Tensor, Tensor, Tensor | None], Tensor]) -> None:
     """Check x W^T + b: (..., d_in), (d_out, d_in) and (d_out,) or None to (..., d_out)."""
     answer = Answer("project", function)
-    x, weight = torch.tensor([[[1.0, 10.0]]]), torch.tensor([[1.0, 2.0], [0.0, 3.0]])
-    bias = torch.tensor([100.0, 200.0])
+    x, weight = torch.tensor([[[1.0, 10.0]]]), torch.tensor([[1.0, 2], [0, 3], [4, -1]])
+    bias = torch.tensor([100.0, 200.0, 300.0])
     small = answer(x=x, weight=weight, bias=bias)
-    out = small.tensor(1, 1, 2)
+    out = small.tensor(1, 1, 3)
     mistakes = {
-        "the matrix multiplies the other way round": x @ weight + bias,
+        "weight is reshaped, which moves no number, and not transposed": (
+            x @ weight.reshape(2, 3) + bias
+        ),
         "the bias is missing": x @ weight.T,
-        "the bias goes through the matrix": (x + bias) @ weight.T,
     }
     small.demand(
-        near(out, [[[121, 230]]]),
-        "each row of weight makes one number: 1·1 + 2·10 + 100 = 121, 0·1 + 3·10 + 200 = 230",
+        near(out, [[[121, 230, 294]]]),
+        "each row of weight makes one number, the first 1·1 + 2·10 + 100 = 121, so that "
+        "121, 230, 294 comes out",
         f"came {show(out)}{recognise(out, mistakes)}",
     )
     draw = drawing()
-    for shape, d_in, d_out in (((2, 5), 4, 3), ((3,), 6, 2), ((2, 3, 4), 5, 7)):
+    for shape, d_in, d_out in (((2, 5), 4, 3), ((3,), 6, 2), ((2, 3, 4), 5, 7), ((), 8, 9)):
         x, weight, bias = (draw(*s) for s in ((*shape, d_in), (d_out, d_in), (d_out,)))
         for b in (bias, None):
             expect(
                 answer(x=x, weight=weight, bias=b),
                 F.linear(x, weight, b),
-                "every position of every sequence is treated by itself, and alike",
+                "the same matrix and the same bias for every position of every sequence"
+                if b is not None
+                else "bias is None, so that only the matrix counts, the same for every position",
             )
     right("project", "Every position gets its new numbers, with a bias or without.")
 
@@ -71,8 +76,15 @@ def split(function: Callable[[Tensor, int], Tensor]) -> None:
     answer = Answer("split", function)
     x = torch.arange(24.0).view(1, 4, 6)
     small = answer(x=x, h=2)
+    for shape, told in {
+        (1, 4, 2, 3): "the axis of the heads is still behind that of the tokens",
+        (1, 3, 4, 2): "h is taken for the width of a head",
+    }.items():
+        came = getattr(small.value, "shape", None)
+        small.demand(came != shape, "it has the shape (1, 2, 4, 3)", f"came {shape}; {told}")
     heads = small.tensor(1, 2, 4, 3)
     mistakes = {
+        "the heads are in the opposite order": split_heads(x, 2).flip(1),
         "each head got whole tokens, and not a part of every token": x.view(1, 2, 4, 3),
         "the features are dealt out in turn": x.view(1, 4, 3, 2).permute(0, 3, 1, 2),
     }
@@ -85,12 +97,8 @@ def split(function: Callable[[Tensor, int], Tensor]) -> None:
     draw = drawing()
     for B, h, n, d in HEADS:
         x = draw(B, n, h * d)
-        outcome = answer(x=x, h=h)
-        outcome.demand(
-            near(outcome.tensor(B, h, n, d), split_heads(x, h)),
-            "head i holds the features i·d to i·d + d − 1 of every token, for every sequence",
-            "some numbers are in another place",
-        )
+        told = "head i holds the features i·d to i·d + d − 1 of every token, for every sequence"
+        expect_places(answer(x=x, h=h), split_heads(x, h), told)
     right("split", "Each head has its own part of every token.")
 
 
@@ -100,18 +108,18 @@ def attend(function: Callable[[Tensor, Tensor, Tensor, Tensor | None], Tensor]) 
     answer = Answer("attend", function)
     # Five sizes that differ, B and h apart: then a scale tells what it was made of.
     q, k, v = torch.zeros(1, 1, 2, 4), torch.zeros(1, 1, 5, 4), torch.zeros(1, 1, 5, 3)
-    q[0, 0, :, 0], k[0, 0, 0, 0] = torch.tensor([16.0, 256.0]).log(), 1
+    q[0, 0, :, 0], k[0, 0, 1, 0] = torch.tensor([16.0, 256.0]).log(), 1
     v[0, 0, 0, 0], v[0, 0, 1, 1], v[0, 0, 4, 2] = 8, 16, 24
     small = answer(q=q, k=k, v=v, may=None)
     out = small.tensor(1, 1, 2, 3)
     small.demand(
-        near(out, [[[[4, 2, 3], [6.4, 0.8, 1.2]]]]),
-        "the first query's scores, ln 16 for key 0 and 0 for the four others, with d_k = 4 get "
-        "the weights 1/2 and four times 1/8, so that 4, 2, 3 comes out",
+        near(out, [[[[1, 8, 3], [0.4, 12.8, 1.2]]]]),
+        "the first query's scores, ln 16 for key 1 and 0 for the four others, with d_k = 4 get "
+        "the weights 1/2 and four times 1/8, so that 1, 8, 3 comes out",
         f"came {show(out)}{cause(out, misattended(q, k, v, None))}",
     )
     draw = drawing()
-    for B, h, n_q, n_k, d_k, d_v in ((2, 3, 5, 6, 8, 7), (3, 1, 4, 2, 5, 6)):
+    for B, h, n_q, n_k, d_k, d_v in ((2, 3, 5, 6, 8, 7), (3, 1, 4, 2, 5, 6), (1, 2, 1, 3, 4, 1)):
         # As a split gives them: views of (B, n, h, d).
         q, k, v = (
             draw(B, *s).transpose(1, 2) for s in ((n_q, h, d_k), (n_k, h, d_k), (n_k, h, d_v))
@@ -120,9 +128,8 @@ def attend(function: Callable[[Tensor, Tensor, Tensor, Tensor | None], Tensor]) 
             expect(
                 answer(q=q, k=k, v=v, may=may),
                 scaled_dot_product_attention(q, k, v, may),
-                "each query's weights over the keys sum to 1, in each sequence and each head"
-                if may is None
-                else "True means may attend: what is False weighs nothing, and the rest sums to 1",
+                "scaled dot-product attention, for each sequence and each head by itself"
+                + ("" if may is None else ", over the keys where the mask is True"),
                 partial(misattended, q, k, v, may),
             )
     # Queries that read their scores from the keys: whole numbers, so that they are exact.
@@ -131,7 +138,7 @@ def attend(function: Callable[[Tensor, Tensor, Tensor, Tensor | None], Tensor]) 
     v = draw(2, 3, 6, 7)
     for may in masks(2, 3, 5, 6):
         expect(
-            answer(q=q, k=scores, v=v, may=may),
+            no_nan(answer(q=q, k=scores, v=v, may=may)),
             scaled_dot_product_attention(q, scores, v, may),
             "large scores do no harm, those of hidden keys neither",
             partial(misattended, q, scores, v, may),
@@ -160,12 +167,8 @@ def merge(function: Callable[[Tensor], Tensor]) -> None:
     draw = drawing()
     for B, h, n, d in HEADS:
         heads = draw(B, h, n, d)
-        outcome = answer(heads=heads)
-        outcome.demand(
-            near(outcome.tensor(B, n, h * d), merge_heads(heads)),
-            "head i fills the places i·d to i·d + d − 1 of every token, for every sequence",
-            "some numbers are in another place",
-        )
+        told = "head i fills the places i·d to i·d + d − 1 of every token, for every sequence"
+        expect_places(answer(heads=heads), merge_heads(heads), told)
     right("merge", "Token by token, the heads stand side by side.")
 
 
@@ -174,7 +177,7 @@ def output(function: Callable[[Tensor, Tensor, Tensor], Tensor]) -> None:
     """Check the heads, merged and projected: (B, h, n, d) to (B, n, d_model)."""
     answer = Answer("output", function)
     heads = torch.tensor([[[[1.0, 2.0]], [[3.0, -1.0]]]])
-    weight = torch.tensor([[1.0, 0, 1, 2], [0, 1, 1, 0], [2, 0, 0, 1]])
+    weight = torch.tensor([[1.0, 0, 1, 2], [0, 1, 2, 0], [2, 0, 0, 1]])
     bias = torch.tensor([10.0, 20, 30])
     small = answer(heads=heads, weight=weight, bias=bias)
     out = small.tensor(1, 1, 3)
@@ -185,10 +188,14 @@ def output(function: Callable[[Tensor, Tensor, Tensor], Tensor]) -> None:
         "only the first head counts": heads[:, 0] @ weight[:, :2].T + bias,
         "all heads meet the columns of the first": heads.sum(1) @ weight[:, :2].T + bias,
         "the heads are averaged": side_by_side @ weight.T / 2 + bias,
+        "the heads are in the opposite order": merge_heads(heads.flip(1)) @ weight.T + bias,
+        "weight is reshaped, which moves no number, and not transposed": (
+            side_by_side @ weight.reshape(4, 3) + bias
+        ),
     }
     small.demand(
-        near(out, [[[12, 25, 31]]]),
-        "the heads side by side are 1, 2, 3, −1; with the bias they give 12, 25, 31",
+        near(out, [[[12, 28, 31]]]),
+        "the heads side by side are 1, 2, 3, −1; with the bias they give 12, 28, 31",
         f"came {show(out)}{recognise(out, mistakes)}",
     )
     draw = drawing()
@@ -216,13 +223,13 @@ def multi_head(function: Callable[[int, int], nn.Module]) -> None:
         layer = linears(build(d_model=d_model, h=h), d_model)
         fill(layer, draw)
         expect_no_chance(layer, draw(6, 8, d_model))
-        for B, n in ((6, 8), (8, 11)):
+        for B, n in ((6, 8), (8, 11), (1, 5)):
             for may in masks(B, h, n, n):
                 expect_output(layer, h, draw(B, n, d_model), may)
         expect_gradients(layer, draw(6, 8, d_model))
         x = at_the_bounds(layer, d_model // h, draw(6, 8, d_model))
         for may in masks(6, h, 8, 8):
-            expect_output(layer, h, x, may, within=1e-2)
+            expect_output(layer, h, x, may, loud=True)
     right("MultiHead", "It gives what labkit's functions give with the same weights.")
 
 
@@ -267,10 +274,10 @@ def drawing() -> Callable[..., Tensor]:
 
 
 def masks(B: int, h: int, n_q: int, n_k: int) -> Iterator[Tensor | None]:
-    """Draw masks that broadcast to (B, h, n_q, n_k) and leave every query a key; first none."""
+    """Draw masks of two or four axes that leave every query a key; first none."""
     generator = torch.Generator().manual_seed(5)
     yield None
-    for shape in ((B, h, n_q, n_k), (n_q, n_k), (B, 1, 1, n_k)):
+    for shape in ((B, h, n_q, n_k), (n_q, n_k), (B, 1, 1, n_k), (1, h, n_q, n_k)):
         may = torch.rand(shape, generator=generator) < 0.5
         hidden = torch.randint(n_k, (*shape[:-1], 1), generator=generator)
         may.scatter_(-1, hidden, value=False)
@@ -323,6 +330,25 @@ def expect(
         outcome.demand(False, told, f"some numbers differ{cause(out / largest, known)}")
 
 
+def expect_places(outcome: Outcome, wanted: Tensor, told: str) -> None:
+    """Demand numbers that have only changed places."""
+    out = outcome.tensor(*wanted.shape)
+    lost = near(out, wanted, 1e-2)
+    happened = "digits are lost" if lost else "some numbers are in another place"
+    outcome.demand(near(out, wanted), told, happened)
+
+
+def no_nan(outcome: Outcome) -> Outcome:
+    """Demand numbers where scores are large, and say that they are: the example is not shown."""
+    bad = int(outcome.value.isnan().sum()) if isinstance(outcome.value, Tensor) else 0
+    outcome.demand(
+        not bad,
+        "numbers, although scores here are in the thousands, and the largest may be hidden",
+        f"{bad} are NaN: an exponential is too large, or a sum of weights is 0",
+    )
+    return outcome
+
+
 def cause(out: Tensor, mistakes: Mistakes) -> str:
     """Name the mistake that gives this output; several outputs may have the same name."""
     return next(filter(None, (recognise(out, {told: came}) for told, came in mistakes)), "")
@@ -330,28 +356,41 @@ def cause(out: Tensor, mistakes: Mistakes) -> str:
 
 def misattended(q: Tensor, k: Tensor, v: Tensor, may: Tensor | None) -> Mistakes:
     """Give what comes out when attention goes wrong, by the words for it."""
-    _, h, _, d_k = q.shape
+    (_, h, n_q, d_k), n_k = q.shape, k.shape[-2]
     scales = {
         "the scale is missing": 1.0,
         "the scale is 1/d_k": 1 / d_k,
         "the scores are multiplied by √d_k": d_k**0.5,
         "the scale is 1/√d_model": (h * d_k) ** -0.5,
+        "the scale is 1/√d_v": v.shape[-1] ** -0.5,
     }
     right_one = scaled_dot_product_attention
     mistakes = {told: right_one(q, k, v, may, scale=s) for told, s in scales.items()}
     scores = q @ k.mT / d_k**0.5
-    mistakes["the weights of a key sum to 1 over the queries"] = scores.softmax(-2) @ v
     if may is None:
+        reshaped = q @ k.reshape(*k.shape[:-2], d_k, n_k) / d_k**0.5
+        earlier = torch.ones(n_q, n_k).tril().bool()
+        mistakes |= {
+            "the weights of a key sum to 1 over the queries": scores.softmax(-2) @ v,
+            "the weights sum to 1 over the heads": scores.softmax(1) @ v,
+            "the keys are reshaped, which moves no number, and not transposed": (
+                reshaped.softmax(-1) @ v
+            ),
+            "later tokens are hidden, though no mask is given": right_one(q, k, v, earlier),
+        }
         return list(mistakes.items())
     mistakes |= {
         "the mask is not used": right_one(q, k, v),
         "True and False have changed places": right_one(q, k, v, ~may),
         "weights are set to 0 after the softmax": (scores.softmax(-1) * may) @ v,
+        "hidden scores are set to 0, and e to the 0 is 1": (scores * may).softmax(-1) @ v,
+        "the mask is added, as ones and zeros": (scores + may.float()).softmax(-1) @ v,
     }
     hidden = [scores.masked_fill(~may, -low) for low in LOW]
     hidden += [scores - low * ~may for low in LOW]
     told = "hidden scores are low, but others can be as low"
-    return [*mistakes.items(), *((told, low.softmax(-1) @ v) for low in hidden)]
+    # At the bounds a low score and a score of 0 can give the same, so the low ones come first.
+    return [*((told, low.softmax(-1) @ v) for low in hidden), *mistakes.items()]
 
 
 def expected(layer: Any, h: int, x: Tensor, may: Tensor | None) -> Tensor:
@@ -395,17 +434,19 @@ def wrong_outputs(layer: Any, h: int, x: Tensor, may: Tensor | None) -> Mistakes
         "the keys are made by w_q": merge_heads(attended(q, q, v)),
         "the queries are made by w_k": merge_heads(attended(k, k, v)),
         "the values are made by w_q": merge_heads(attended(q, k, q)),
+        "the values are made from the keys": merge_heads(
+            attended(q, k, F.linear(k, layer.w_v.weight, layer.w_v.bias))
+        ),
+        "the values are x itself, without w_v": merge_heads(attended(q, k, x)),
+        "queries and keys have changed places": merge_heads(attended(k, q, v)),
     }
-    if may is None:
-        earlier = causal_mask(x.shape[1])
-        joined["later tokens are hidden, though no mask is given"] = merge_heads(
-            attended(q, k, v, h, earlier)
-        )
     q, k, v = (split_heads(part, h) for part in (q, k, v))
     in_heads = misattended(q, k, v, may)
     side_by_side = [*joined.items(), *((told, merge_heads(heads)) for told, heads in in_heads)]
+    w_o = layer.w_o
     return [
         ("W_O is missing", merge_heads(right_heads)),
+        ("W_O is transposed", merge_heads(right_heads) @ w_o.weight + w_o.bias),
         ("x is added at the end", x + written(layer, merge_heads(right_heads))),
         *((told, written(layer, heads)) for told, heads in side_by_side),
     ]
@@ -417,7 +458,8 @@ def wrong_outputs(layer: Any, h: int, x: Tensor, may: Tensor | None) -> Mistakes
 def linears(outcome: Outcome, d_model: int) -> Any:
     """Return the layer that came, or raise Wrong if it has not the four linear maps it should."""
     layer = outcome.value
-    outcome.demand(isinstance(layer, nn.Module), "an nn.Module", f"came {kind(layer)}")
+    own = isinstance(layer, nn.Module) and not isinstance(layer, nn.MultiheadAttention)
+    outcome.demand(own, "an nn.Module of your own", f"came {kind(layer)}")
     for name, (part, shape) in product(
         LINEARS, {"weight": (d_model, d_model), "bias": (d_model,)}.items()
     ):
@@ -445,9 +487,11 @@ def linears(outcome: Outcome, d_model: int) -> Any:
     return layer
 
 
-def expect_output(layer: Any, h: int, x: Tensor, may: Tensor | None, within: float = 1e-4) -> None:
+def expect_output(layer: Any, h: int, x: Tensor, may: Tensor | None, loud: bool = False) -> None:
     """Demand the output that these weights and h heads give, and name the usual mistakes."""
     outcome = run(layer, x, may)
+    if loud:
+        no_nan(outcome)
     with torch.no_grad():
         expect(
             outcome,
@@ -455,7 +499,7 @@ def expect_output(layer: Any, h: int, x: Tensor, may: Tensor | None, within: flo
             f"project with the present weights, split into {h}, attend, merge, project"
             + ("" if may is None else "; True in the mask means may attend"),
             lambda: wrong_outputs(layer, h, x, may),
-            within,
+            within=1e-2 if loud else 1e-4,
         )
 
 
@@ -497,12 +541,16 @@ def expect_copy(
     within: float = 1e-4,
 ) -> None:
     """Demand a copy that gives what PyTorch's layer gives, and say where a mistake lies."""
-    before = {name: value.detach().clone() for name, value in theirs.named_parameters()}
+    before, training = deepcopy(dict(theirs.named_parameters())), theirs.training
     outcome = answer(theirs=theirs)
-    changed = ", ".join(n for n, value in theirs.named_parameters() if not same(value, before[n]))
-    outcome.demand(not changed, "PyTorch's layer is left as it was", f"changed: {changed}")
+    changed = ["training"] if theirs.training != training else []
+    for name, value in theirs.named_parameters():
+        changed += [name] * (not same(value, before[name]))
+        changed += [f"{name}.requires_grad"] * (value.requires_grad != before[name].requires_grad)
+    told = f"changed: {', '.join(changed)}"
+    outcome.demand(not changed, "PyTorch's layer is left as it was", told)
     ours, h = linears(outcome, theirs.embed_dim), theirs.num_heads
-    expect_weights(outcome, ours, theirs)
+    expect_weights(outcome, ours, theirs, answer)
     for may in mays:
         hide = None if may is None else ~may.expand(len(x), h, *2 * x.shape[1:2]).flatten(0, 1)
         got = run(ours, x, may)
@@ -534,7 +582,9 @@ def divisors(number: int) -> list[int]:
     return [g for g in range(1, number + 1) if number % g == 0]
 
 
-def expect_weights(outcome: Outcome, ours: nn.Module, theirs: nn.MultiheadAttention) -> None:
+def expect_weights(
+    outcome: Outcome, ours: nn.Module, theirs: nn.MultiheadAttention, answer: Answer
+) -> None:
     """Demand PyTorch's numbers in each of the four maps, and say what is there instead."""
     parts = {
         "weight": (*theirs.in_proj_weight.chunk(3), theirs.out_proj.weight),
@@ -543,9 +593,14 @@ def expect_weights(outcome: Outcome, ours: nn.Module, theirs: nn.MultiheadAttent
     for (part, values), (i, name) in product(parts.items(), enumerate(LINEARS)):
         value = getattr(getattr(ours, name), part).detach().double()
         mistakes = {f"it holds the part of {n}": v for n, v in zip(LINEARS, values, strict=True)}
-        mistakes |= {"it is transposed": values[i].T} if part == "weight" else {}
-        outcome.demand(
-            near(value, values[i].detach(), 0.0),
-            f"{name}.{part} holds its part of PyTorch's numbers",
-            f"other numbers are there{recognise(value, mistakes)}",
-        )
+        if part == "weight":
+            mistakes["it is transposed"] = values[i].T
+        else:
+            mistakes["they are zeros"] = torch.zeros_like(value)
+        if not near(value, values[i].detach(), 0.0):
+            told = recognise(value, mistakes)
+            again = getattr(getattr(linears(answer(theirs=theirs), len(value)), name), part)
+            if not told and not near(value, again.detach().double()):
+                told = "; nothing was copied there: a second call gives other numbers"
+            expected = f"{name}.{part} holds its part of PyTorch's numbers"
+            outcome.demand(False, expected, f"other numbers are there{told}")

@@ -78,8 +78,8 @@ def draw(split: str, softmax: str, scale: str, merge: str, w_o: str, h: int, n: 
     ahead = int((heard > 0).triu(1).sum())
     return figures.heatmap(
         heard / heard.sum(dim=1, keepdim=True),
-        rows=[f"output {i + 1}" for i in range(n)],
-        columns=[f"input {j + 1}" for j in range(n)],
+        rows=[f"output {i}" for i in range(n)],
+        columns=[f"input {j}" for j in range(n)],
         title=f"Who hears from whom: {h} heads, {n} positions",
         alt=f"The output has the shape {tuple(out.shape)}; it should be {(1, n, D_MODEL)}. Largest "
         f"difference from PyTorch's layer: {apart:.2f}. Later inputs that an output hears from: "

@@ -11,7 +11,7 @@ from labkit.attention import merge_heads, scaled_dot_product_attention
 from labkit.labs.guard import Answer, exercise, kind, near, recognise, right, show
 from labkit.labs.output_projection import play
 
-SIZES = ((3, 2, 4), (2, 3, 5), (1, 4, 3), (5, 3, 7))  # h, d_v and d_model
+SIZES = ((3, 2, 4), (2, 3, 5), (1, 4, 3), (5, 3, 7), (4, 1, 1))  # h, d_v and d_model
 NEAR = 0.05  # of the lowest error, where an answer of zeros has 1
 
 
@@ -48,16 +48,16 @@ def contributions(function: Callable[[Tensor, Tensor], Tensor]) -> None:
     """Check what each head writes: (h, n, d_v) and (h*d_v, d_model) to (h, n, d_model)."""
     answer = Answer("contributions", function)
     heads = torch.tensor([[[1.0, 2, -1]], [[3, -1, 1]]])
-    W_O = torch.tensor([[1.0, 0], [0, 1], [2, 1], [1, -1], [3, 0], [0, 2]])
+    W_O = torch.tensor([[1.0, 0], [0, 1], [2, 1], [1, -1], [3, 1], [0, 2]])
     small = answer(heads=heads, W_O=W_O)
     wrote = small.tensor(2, 1, 2)
     small.demand(
-        near(wrote, [[[-1, 1]], [[0, -1]]]),
+        near(wrote, [[[-1, 1]], [[0, -2]]]),
         "the first head writes 1·(1, 0) + 2·(0, 1) − 1·(2, 1), "
-        "the second 3·(1, −1) − 1·(3, 0) + 1·(0, 2)",
+        "the second 3·(1, −1) − 1·(3, 1) + 1·(0, 2)",
         f"came {show(wrote)}{recognise(wrote, miswritten(heads, W_O))}",
     )
-    for n, (h, d_v, d_model, W_O) in zip((5, 4, 2, 6), matrices(), strict=True):
+    for n, (h, d_v, d_model, W_O) in zip((5, 4, 2, 6, 1), matrices(), strict=True):
         heads = drawn(n, h, d_v, seed=n).transpose(0, 1)  # stored as by split_heads
         outcome = answer(heads=heads, W_O=W_O)
         wrote, expected = outcome.tensor(h, n, d_model), heads.double() @ cut(W_O, h)
@@ -87,6 +87,7 @@ def miswritten(heads: Tensor, W_O: Tensor) -> dict[str, Tensor]:
         "each is an equal share of the sum": whole / h,
         "each is what all the others write": whole - heads @ slabs,
         "the heads took the rows of W_O in turn": heads @ W_O.unflatten(0, (-1, h)).transpose(0, 1),
+        "the numbers of W_O are read column by column": heads @ W_O.T.reshape(h, d_v, -1),
         "one view turned heads into tokens, so that they mix": (
             heads.reshape(n, h, d_v).transpose(0, 1) @ slabs
         ),
@@ -101,9 +102,9 @@ def silence(function: Callable[[Tensor, int, int], Tensor]) -> None:
     small = answer(weight=weight, head=1, h=4)
     muted, column = small.tensor(5, 12), torch.arange(12)
     mistakes = {
-        "rows are silent, not what the head meets": torch.cat(
-            [weight[:3], torch.zeros(2, 12)]  # rows 3 to 5, as far as there are any
-        ),
+        "rows are silent, not what the head meets": weight * (torch.arange(5) < 3)[:, None],
+        "a row is silent, not what the head meets": weight * (torch.arange(5) != 1)[:, None],
+        "the width of a head is taken from d_model": weight * (column != 1),
         "the other heads are silent": weight * (column // 3 == 1),
         "the head before is silent; heads count from 0": weight * (column // 3 != 0),
         "every fourth column is silent": weight * (column % 4 != 1),
@@ -113,11 +114,13 @@ def silence(function: Callable[[Tensor, int, int], Tensor]) -> None:
         "nothing has changed": weight,
     }
     zero = [i for i in range(12) if not muted[:, i].any()]
+    other = [i for i in range(12) if i not in zero and not near(muted[:, i], weight[:, i])]
     small.demand(
         near(muted, weight * (column // 3 != 1)),
         "4 heads of 3 numbers each; x Wᵀ no longer depends on those of head 1, and on the others "
         "as before",
-        f"the columns of zeros are {show(zero)}{recognise(muted, mistakes)}",
+        f"columns of zeros: {show(zero)}; others that changed: {show(other)}"
+        + recognise(muted, mistakes),
     )
     for h, d_v, d_model, W_O in matrices():
         for head in range(h):
@@ -181,6 +184,7 @@ def mistakes_of_sharing(
         "the softmax is missing": written(scores @ v),
         "later tokens are hidden": written(scaled_dot_product_attention(q, k, v, is_causal=True)),
         "the scale is that of all heads together": scaled((h * d_k) ** -0.5),
+        "queries and keys have changed places": written(scaled_dot_product_attention(k, q, v)),
         "the queries serve as keys": written(scaled_dot_product_attention(q, q, v)),
         "the softmax runs over the queries": written(scores.softmax(-2) @ v),
         "the result is divided by h": written(head) / h,
@@ -231,14 +235,15 @@ def lowest_error(function: Callable[[int, int, int, bool], float]) -> None:
         outcome, again = (answer(numbers=numbers, h=h, d_v=d_v, shared=shared) for _ in range(2))
         error, least = outcome.number(), lowest(numbers, h, d_v, shared)
         if abs(error - least) > max(1e-6 * least, 1e-9):
-            if again.number() != error:
+            if error < 0:
+                told = "; an error of squares is never negative"
+            elif again.number() != error:
                 told = "; a second call gives another number: is it measured?"
             else:
                 told = cause(error, miscounted(numbers, h, d_v, shared))
             outcome.demand(
                 False,
-                f"the mean of {numbers} squares, of which those outside of the heads' directions "
-                "stay at 1 and the others can reach 0",
+                "the least mean squared error that is possible, where an answer of zeros has 1",
                 f"came {error:.6g}{told}",
             )
     right("lowest_error", "A prediction that training can now be held against.")
@@ -254,7 +259,8 @@ def miscounted(numbers: int, h: int, d_v: int, shared: bool) -> dict[str, float]
         "that is the root of a mean of squares": least**0.5,
         "as if everything were shared": lowest(numbers, h, d_v, True),
         "as if nothing were shared": lowest(numbers, h, d_v, False),
-        "an error of squares is never negative": 1 - (d_v if shared else h * d_v) / numbers,
+        "0 needs an answer that hits every number": 0.0,
+        "that is h times as much": h * least,
         "each head counts as one direction": max(0.0, 1 - h / numbers),
         "the heads divide their width among themselves": max(0.0, 1 - d_v / h / numbers),
         "one direction is counted too many": least - 1 / numbers,
@@ -288,13 +294,14 @@ def trained(function: Callable[[int, int, bool], Callable[[Tensor], Tensor]]) ->
             f"came {kind(outcome.value)}",
         )
         out = Answer("What trained returns", outcome.value)(x=x).tensor(*y.shape)
-        error, least = float((out - y).square().mean()), lowest(play.NUMBERS, h, d_v, shared)
+        by_token = (out - y).square().mean(dim=(0, 2))
+        error, least = float(by_token.mean()), lowest(play.NUMBERS, h, d_v, shared)
         outcome.demand(
             abs(error - least) < NEAR,
             f"an error within {NEAR} of the lowest for {h} heads of width {d_v} that share "
             f"{'W_Q, W_K and W_V' if shared else 'nothing'}; an answer of zeros has 1",
             f"on new sequences the layer's error is {error:.3f}"
-            + ended(error, least, lowest(play.NUMBERS, h, d_v, not shared), shared),
+            + ended(by_token, least, lowest(play.NUMBERS, h, d_v, not shared), shared),
         )
         ends.append(error)
     right(
@@ -304,18 +311,26 @@ def trained(function: Callable[[int, int, bool], Callable[[Tensor], Tensor]]) ->
     )
 
 
-def ended(error: float, least: float, other: float, shared: bool) -> str:
+def ended(by_token: Tensor, least: float, other: float, shared: bool) -> str:
     """Say what an error looks like that lies too far from the lowest."""
+    error, first, rest = (float(e) for e in (by_token.mean(), by_token[0], by_token[1:].max()))
+    if error > 2:
+        return ", more than zeros have; is the gradient cleared before each step, the rate small?"
     if abs(error - other) < NEAR / 4:
         return f", where heads end that share {'nothing' if shared else 'everything'}"
     if error < least:
         return "; do the heads write in more directions than they have, or is it no layer?"
+    if first > rest + 0.1:
+        return f": {first:.2f} at token 0, at most {rest:.2f} at the others; is something hidden?"
     if error > 0.9:
         return (
-            "; does every step lower the loss, and by enough, and does the layer see all that the "
-            "task gives?"
+            "; does every step lower the loss, and by enough, on ever new sequences, and does the "
+            "layer see all that the task gives?"
         )
-    return "; is each head as wide as it should be, and trained long enough?"
+    return (
+        "; is it trained for long enough, on ever new sequences, each head as wide as it should "
+        "be, and are the heads merged token by token?"
+    )
 
 
 def lowest(numbers: int, h: int, d_v: int, shared: bool) -> float:

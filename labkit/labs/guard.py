@@ -206,7 +206,9 @@ class Answer:
             raise outcome.complaint("it runs", blame(error)) from error
         for name, before in arguments.items():
             if isinstance(before, Tensor) and not same(before, given[name]):
-                happened = f"{name} was changed in place; now it is {show(given[name])}"
+                happened = f"{name} was changed in place"
+                if before.numel() <= MOST_SHOWN:
+                    happened += f"; now it is {show(given[name])}"
                 raise outcome.complaint("the arguments are left as they were", happened)
         return Outcome(self.name, arguments, value)
 

@@ -207,7 +207,7 @@ merge.reject("one largest for all", "each query's own two lse", one_largest)
 merge.reject("one largest for all, no NaN", "of all queries was taken off", lambda a, b: (
     one_largest(a, b, safe=True)
 ))  # fmt: skip
-merge.reject("log1p of the larger", "with the difference turned", log1p_turned)
+merge.reject("log1p of the larger", "difference has the wrong sign", log1p_turned)
 merge.reject("lse first", "came lse, then out", lambda a, b: tiles.merge(a, b)[::-1])
 
 
@@ -765,9 +765,7 @@ def writes_into_the_layer(layer, rank, world):
 ONE_RANK = r"rank \d of \d has heads"
 heads.reject("packed rows cut in any case", "cut in equal pieces", packed_rows_cut_always)
 heads.reject("repeated, not interleaved", "does not read head i mod h_kv", repeated)
-heads.reject(
-    "keys dealt as queries are", "in a row, whichever its queries read", keys_dealt_as_queries
-)
+heads.reject("keys dealt as queries are", "in a row, whichever heads its", keys_dealt_as_queries)
 heads.reject("a copy for each query", "each head once.*the layer's rows", a_copy_for_each_query)
 heads.reject("by turns", "dealt out by turns", by_turns)
 heads.reject("the first columns", r"columns of heads \[0, 1, 2\]$", first_columns)
@@ -792,7 +790,7 @@ heads.reject("columns that begin in d_k", "columns of no whole heads", lambda la
     layer.w_o.weight[:, rank * layer.h // world * layer.d_k :][:, : layer.h // world * layer.d_v],
     dealt(layer, rank, world)[3],
 ))  # fmt: skip
-heads.reject("by the rank", "in a row, whichever its queries read", lambda layer, rank, world: (
+heads.reject("by the rank", "in a row, whichever heads its", lambda layer, rank, world: (
     dealt(layer, rank, world, read=[rank % layer.h_kv] if world > layer.h_kv else None)
 ))  # fmt: skip
 heads.reject("the layer is written into", "its parameters changed", writes_into_the_layer)

@@ -192,7 +192,7 @@ def wrong_sums(a: Part, b: Part) -> dict[str, Tensor]:
         "that is their sum": lse_a + lse_b,
         "that is their mean": (lse_a + lse_b) / 2,
         "that is the sum, before its logarithm": lse_a.exp() + lse_b.exp(),
-        "to the larger was added log(1 + exp(larger − smaller)), with the difference turned": (
+        "log(1 + exp(larger − smaller)) was added: the difference has the wrong sign": (
             2 * torch.maximum(lse_a, lse_b) - torch.minimum(lse_a, lse_b)
         )
         + F.softplus(-(lse_a - lse_b).abs()),
@@ -772,7 +772,7 @@ def known_cuts(layer: MultiHeadAttention, rank: int, world: int) -> dict[str, Te
         "head i of the queries does not read head i mod h_kv": dealt(
             mine, list(dict.fromkeys(i % layer.h_kv for i in mine))
         ),
-        "heads of keys were dealt to the ranks in a row, whichever its queries read": dealt(
+        "heads of keys were dealt to the ranks in a row, whichever heads its queries read": dealt(
             mine, [i % layer.h_kv for i in range(rank * g, (rank + 1) * g)]
         ),
     }

@@ -778,6 +778,12 @@ def test_a_bug_of_tiles_is_seen_unless_its_input_hides_it(bug: str, shown: dict,
     assert not off(laboratory, **hidden)
 
 
+def test_outputs_none_of_which_is_a_number_are_off_by_nothing():
+    laboratory = tiles_and_ranks.laboratory()
+    off(laboratory, bug="the largest score is not taken off", scores="3,200 higher")
+    assert laboratory.alt.endswith("8 of 8 outputs are wrong: none is a number.")
+
+
 def test_every_bug_of_tiles_is_tried():
     assert {bug for bug, *_ in HIDES_TILES} == set(tiles_and_ranks.BUGS) - {"none"}
 

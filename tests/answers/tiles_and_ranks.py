@@ -174,6 +174,43 @@ merge.reject("−10⁹ for −inf", "−inf where there are none", lowest_number
 merge.reject("changed in place", "one of them was changed in place", in_place)
 
 
+def clamped(a, b):
+    return tiles.merge(*(Partial(p.out, p.lse.clamp(-80, 80)) for p in (a, b)))[0]
+
+
+def nan_made_0(a, b):
+    e_a, e_b = a.lse.exp(), b.lse.exp()
+    out = (e_a[..., None] * a.out + e_b[..., None] * b.out) / (e_a + e_b)[..., None]
+    return out.nan_to_num(0.0), tiles.merge(a, b).lse
+
+
+def one_largest(a, b, safe=False):
+    """Take off the largest lse of all queries."""
+    top = max(a.lse.max(), b.lse.max())
+    e_a, e_b = (a.lse - top).exp(), (b.lse - top).exp()
+    total = e_a + e_b
+    blind = (a.lse == -INF) & (b.lse == -INF)
+    divide_by = torch.where((total == 0) if safe else blind, 1.0, total)
+    out = (e_a[..., None] * a.out + e_b[..., None] * b.out) / divide_by[..., None]
+    return out, tiles.merge(a, b).lse if safe else top + total.log()
+
+
+def log1p_turned(a, b):
+    """Compute lse with the difference turned, and out with this lse."""
+    lse = torch.maximum(a.lse, b.lse) + torch.log1p((a.lse - b.lse).abs().exp())
+    return (a.lse - lse).exp()[..., None] * a.out + (b.lse - lse).exp()[..., None] * b.out, lse
+
+
+merge.reject("clamped", "both count alike, as if such lse were equal", changed(clamped))
+merge.reject("NaN made 0", "NaN made 0 is still wrong", nan_made_0)
+merge.reject("one largest for all", "each query's own two lse", one_largest)
+merge.reject("one largest for all, no NaN", "of all queries was taken off", lambda a, b: (
+    one_largest(a, b, safe=True)
+))  # fmt: skip
+merge.reject("log1p of the larger", "difference has the wrong sign", log1p_turned)
+merge.reject("lse first", "came lse, then out", lambda a, b: tiles.merge(a, b)[::-1])
+
+
 # Tiles
 tiled = Exercise(tiles_and_ranks.tiled_attention)
 
@@ -287,6 +324,48 @@ tiled.accept("a running largest score", online)
 tiled.accept("keys in the outer loop, from the last", keys_outside)
 tiled.accept("einsum", by_einsum)
 tiled.accept("numpy", numpy_tiles)
+
+
+def by_softmax_of_lse(q, k, v, block_q, block_k, is_causal):
+    """Keep out and lse of a row of tiles, and weigh them at its end."""
+    rows = []
+    for top in range(0, q.shape[2], block_q):
+        outs, sums = [], []
+        for left in range(0, k.shape[2], block_k):
+            s, values = scored(q, k, v, top, left, block_q, block_k, is_causal)
+            outs.append(s.softmax(dim=-1).nan_to_num(0.0) @ values)
+            sums.append(s.logsumexp(dim=-1))
+        share = torch.stack(sums, dim=-1).softmax(dim=-1)
+        rows.append((torch.stack(outs, dim=-1) * share[..., None, :]).sum(dim=-1))
+    return torch.cat(rows, dim=2)
+
+
+def blocks_on_an_axis(q, k, v, block_q, block_k, is_causal):
+    """Fill the last blocks with zeros, give blocks an axis, and divide at the very end."""
+    n_q, n_k = q.shape[2], k.shape[2]
+    pad = torch.nn.functional.pad
+    q = pad(q, (0, 0, 0, -n_q % block_q)).unflatten(2, (-1, block_q))
+    k = pad(k, (0, 0, 0, -n_k % block_k)).unflatten(2, (-1, block_k))
+    v = pad(torch.cat([v, torch.ones_like(v[..., :1])], -1), (0, 0, 0, -n_k % block_k))
+    v = v.unflatten(2, (-1, block_k))
+    acc = q.new_zeros(*q.shape[:-1], v.shape[-1])
+    top = torch.full(q.shape[:-1], -1e30)
+    for b in range(k.shape[2]):
+        for a in range(q.shape[2]):
+            s = torch.einsum("bhid,bhjd->bhij", q[:, :, a], k[:, :, b]) * q.shape[-1] ** -0.5
+            i = torch.arange(a * block_q, (a + 1) * block_q)[:, None] + n_k - n_q
+            j = torch.arange(b * block_k, (b + 1) * block_k)
+            s = s.masked_fill((j >= n_k) | ((j > i) if is_causal else (j < 0)), -INF)
+            new = torch.maximum(top[:, :, a], s.amax(dim=-1))
+            less = (top[:, :, a] - new).exp()[..., None]
+            acc[:, :, a] = acc[:, :, a] * less + (s - new[..., None]).exp() @ v[:, :, b]
+            top[:, :, a] = new
+    out = acc.flatten(2, 3)[:, :, :n_q]
+    return out[..., :-1] / out[..., -1:]
+
+
+tiled.accept("a softmax of all lse", by_softmax_of_lse)
+tiled.accept("blocks on an axis, a column of ones", blocks_on_an_axis)
 
 
 def with_(**changes):
@@ -472,6 +551,50 @@ tiled.reject("a tile whole if in part", "seen in part counts whole", with_mask(
     lambda i, j, top, left, n_q, n_k, bottom, right: (left > n_k - n_q + bottom - 1) | (j < 0)
 ))  # fmt: skip
 tiled.reject("a tile not at all if in part", "in part is left out", partly_seen_skipped)
+tiled.reject("skipped by numbers of tiles", "skipped by their numbers", with_mask(
+    lambda i, j, top, left, n_q, n_k, bottom, right: (
+        (j > i + n_k - n_q) | (left // 9 > top // 4) if n_q == 17 else j > i + n_k - n_q
+    )
+))  # fmt: skip
+tiled.reject("skipped by first ones", "whose first key comes after its first query", with_mask(
+    lambda i, j, top, left, n_q, n_k, *_: (j > i + n_k - n_q) | (left > top)
+))  # fmt: skip
+tiled.reject("masked on the diagonal alone", "two numbers are equal were masked", with_mask(
+    lambda i, j, top, left, n_q, n_k, *_: (j > i + n_k - n_q) & (left // 9 == top // 4)
+))  # fmt: skip
+tiled.reject("whole by its last query", "last query sees whole counts", with_mask(
+    lambda i, j, top, left, n_q, n_k, bottom, right: (
+        (j > i + n_k - n_q) & (right > bottom + n_k - n_q)
+    )
+))  # fmt: skip
+tiled.reject("a mask of the tile's own", "its last query at its last key", with_mask(
+    lambda i, j, top, left, n_q, n_k, bottom, right: j - right > i - bottom
+))  # fmt: skip
+
+
+def of_sizes(sizes):
+    """Make tiles of other sizes than those that are asked for."""
+
+    def attend(q, k, v, block_q, block_k, is_causal):
+        return online(q, k, v, *sizes(q.shape[2], k.shape[2], block_q, block_k), is_causal)
+
+    return attend
+
+
+for how, told, sizes in (
+    ("as many blocks", "or how many there are", lambda n, m, x, y: (-(-n // x), -(-m // y))),
+    ("as many blocks of keys", "how many there are", lambda n, m, x, y: (x, -(-m // y))),
+    ("as many blocks of queries", "how many there are", lambda n, m, x, y: (-(-n // x), y)),
+    ("tiles of 16", r"a tensor of shape \(1, 1, 16, 16\)", lambda *_: (16, 16)),
+    ("tiles of 32", r"a tensor of shape \(1, 1, 32, 32\)", lambda *_: (32, 32)),
+    ("twice the queries", r"a tensor of shape \(1, 1, 18, 8\)", lambda n, m, x, y: (2 * x, y)),
+    ("twice the keys", r"a tensor of shape \(1, 1, 9, 16\)", lambda n, m, x, y: (x, 2 * y)),
+    ("block_q for both", r"a tensor of shape \(1, 1, 9, 9\)", lambda n, m, x, y: (x, x)),
+    ("block_k for both", r"a tensor of shape \(1, 1, 9, 9\)", lambda n, m, x, y: (y, y)),
+    ("a query and all keys", r"shape \(1, 1, 1, 214\)", lambda n, m, x, y: (1, m)),
+    ("half the keys", r"shape \(1, 1, 9, 107\)", lambda n, m, x, y: (x, -(-m // 2))),
+):
+    tiled.reject(how, told, of_sizes(sizes))
 tiled.reject("all at once", r"a tensor of shape \(1, 1, 193, 214\) came about", whole)
 tiled.reject("no scale", "scale is not 1/√d_k but 1$", unscaled)
 tiled.reject("no root", "but 1/d_k$", lambda q, *a: online(q / q.shape[-1] ** 0.5, *a))
@@ -642,15 +765,34 @@ def writes_into_the_layer(layer, rank, world):
 ONE_RANK = r"rank \d of \d has heads"
 heads.reject("packed rows cut in any case", "cut in equal pieces", packed_rows_cut_always)
 heads.reject("repeated, not interleaved", "does not read head i mod h_kv", repeated)
-heads.reject("keys dealt as queries are", ONE_RANK, keys_dealt_as_queries)
+heads.reject("keys dealt as queries are", "in a row, whichever heads its", keys_dealt_as_queries)
 heads.reject("a copy for each query", "each head once.*the layer's rows", a_copy_for_each_query)
 heads.reject("by turns", "dealt out by turns", by_turns)
 heads.reject("the first columns", r"columns of heads \[0, 1, 2\]$", first_columns)
 heads.reject("values first", "all rows of w_qkv are there, and in another order", values_first)
 heads.reject("biases of rank 0", "entries of b_qkv are not those", bias_of_rank_0)
-heads.reject("w_o turned", r"w_o has the shape \(11, 15\)", rows_of_w_o)
+heads.reject("w_o turned", r"w_o has the shape \(11, 15\).*changed places", rows_of_w_o)
 heads.reject("the bias on every rank", "each of the 2 ranks adds it", lambda *a: dealt(*a, bias=1))
 heads.reject("the bias on no rank", "no rank adds it", lambda *a: dealt(*a, bias=0))
+heads.reject("None on the other ranks", "zeros where it adds nothing.*b_o is None", lambda *a: (
+    *dealt(*a)[:3], dealt(*a)[3] if a[1] == 0 else None
+))  # fmt: skip
+heads.reject("the bias divided by h", "adds it divided by h", lambda layer, *a: (
+    dealt(layer, *a, bias=1 / layer.h)
+))  # fmt: skip
+heads.reject("columns counted in d_k", "d_k columns a head", lambda layer, rank, world: (
+    *dealt(layer, rank, world)[:2],
+    layer.w_o.weight.split(layer.h // world * layer.d_k, dim=1)[rank],
+    dealt(layer, rank, world)[3],
+))  # fmt: skip
+heads.reject("columns that begin in d_k", "columns of no whole heads", lambda layer, rank, world: (
+    *dealt(layer, rank, world)[:2],
+    layer.w_o.weight[:, rank * layer.h // world * layer.d_k :][:, : layer.h // world * layer.d_v],
+    dealt(layer, rank, world)[3],
+))  # fmt: skip
+heads.reject("by the rank", "in a row, whichever heads its", lambda layer, rank, world: (
+    dealt(layer, rank, world, read=[rank % layer.h_kv] if world > layer.h_kv else None)
+))  # fmt: skip
 heads.reject("the layer is written into", "its parameters changed", writes_into_the_layer)
 
 
@@ -849,6 +991,84 @@ def travelling(rank, q, k, v, keys=True, values=True, again=False, join=None, ea
     return join([part.out for part in parts if part.lse.isfinite().all()])
 
 
+def one_waits(rank, q, k, v, late):
+    """Attend to keys or values of the step before."""
+    m, parts, before = q.shape[2], [], (k, v)
+    for s in range(rank.world):
+        if s:
+            before, (k, v) = (k, v), (rank.shift(k), rank.shift(v))
+        x, y = (before[0] if late == "k" else k), (before[1] if late == "v" else v)
+        parts.append(partial_attention(q, x, y, mask=placed(rank, (rank.rank - s) % rank.world, m)))
+    return reduce(tiles.merge, parts).out
+
+
+def queries_travel(rank, q, k, v, values):
+    m, parts = q.shape[2], []
+    for s in range(rank.world):
+        if s:
+            q, v = rank.shift(q), rank.shift(v) if values else v
+        parts.append(partial_attention(q, k, v, mask=placed(rank, (rank.rank - s) % rank.world, m)))
+    return reduce(tiles.merge, parts).out
+
+
+def number_too(rank, q, k, v):
+    """Hand on, beside keys and values, whose they are."""
+    m, parts, source = q.shape[2], [], torch.tensor(rank.rank)
+    for s in range(rank.world):
+        if s:
+            k, v, source = (rank.shift(t) for t in (k, v, source))
+        parts.append(partial_attention(q, k, v, mask=placed(rank, int(source), m)))
+    return reduce(tiles.merge, parts).out
+
+
+def carried(rank, q, k, v, rescale=True, floor=-1e30):
+    """Carry a largest score, a sum and an output, and forget to scale the output down."""
+    m = q.shape[2]
+    acc, total = torch.zeros_like(v), torch.zeros_like(v[..., :1])
+    top = torch.full_like(total, floor)
+    for s in range(rank.world):
+        if s:
+            k, v = rank.shift(k), rank.shift(v)
+        may = placed(rank, (rank.rank - s) % rank.world, m)
+        held = (q @ k.mT / q.shape[-1] ** 0.5).masked_fill(~may, -INF)
+        new = torch.maximum(top, held.amax(dim=-1, keepdim=True))
+        e, less = (held - new).exp(), (top - new).exp()
+        acc = acc * (less if rescale else 1) + e @ v
+        total, top = total * less + e.sum(-1, keepdim=True), new
+    return acc / total
+
+
+def in_float64(rank, q, k, v):
+    return passed_on(rank, q.double(), k.double(), v.double()).float()
+
+
+def two_at_a_time(rank, q, k, v):
+    """Wait for a second block, and attend to both at once."""
+    m, held, parts = q.shape[2], [], []
+    for s in range(rank.world):
+        if s:
+            k, v = rank.shift(k), rank.shift(v)
+        held.append((k, v, placed(rank, (rank.rank - s) % rank.world, m)))
+        if len(held) == 2 or s == rank.world - 1:
+            keys, values, may = (
+                torch.cat(of, dim)
+                for of, dim in zip(zip(*held, strict=True), (2, 2, 1), strict=True)
+            )
+            parts.append(partial_attention(q, keys, values, mask=may))
+            held = []
+    return reduce(tiles.merge, parts).out
+
+
+def mean_of_all(rank, q, k, v):
+    m, outs = q.shape[2], []
+    for s in range(rank.world):
+        if s:
+            k, v = rank.shift(k), rank.shift(v)
+        may = placed(rank, (rank.rank - s) % rank.world, m)
+        outs.append(partial_attention(q, k, v, mask=may).out)
+    return mean(outs)
+
+
 def own_left_out(rank, q, k, v):
     """Shift before each block, so that one's own is never at hand."""
     m, out = q.shape[2], Partial(torch.zeros_like(v), torch.full_like(v[..., 0], -INF))
@@ -895,7 +1115,7 @@ ring.reject("the other way round", "if the ring turned the other way", ring_with
 ))  # fmt: skip
 ring.reject("gathered", "by rank.shift alone\n.*all_gather was called", gathered)
 ring.reject("reduced", "all_reduce was called", reduced)
-ring.reject("all keys at once", "none has the keys of all 5.*came about", joined_first)
+ring.reject("all keys at once", r"one block of keys at a time.*came about", joined_first)
 ring.reject(
     "NaN of two that see nothing", "if a query sees nothing of a block", from_the_future_first
 )
@@ -929,6 +1149,33 @@ ring.reject("its own unmasked", "within its own block a rank hides nothing", rin
 ring.reject("its own left out", "the rank's own block is left out", own_left_out)
 ring.reject("no scale", "scale is not 1/√d_k but 1$", lambda rank, q, k, v: passed_on(
     rank, q * q.shape[-1] ** 0.5, k, v
+))  # fmt: skip
+for late, told in (("v", "values come a step later"), ("k", "keys come a step later")):
+    ring.reject(f"{late} waits", told, lambda *a, late=late: one_waits(*a, late=late))
+ring.reject("queries travel alone", "queries travel, and keys and values stay", lambda *a: (
+    queries_travel(*a, values=False)
+))  # fmt: skip
+ring.reject("queries for keys", "queries and values travel, and keys stay", lambda *a: (
+    queries_travel(*a, values=True)
+))  # fmt: skip
+ring.reject("a number of the source", "how many tensors are handed on in a round", number_too)
+ring.reject("the old is not scaled down", "the output so far is not scaled", lambda *a: (
+    carried(*a, rescale=False)
+))  # fmt: skip
+ring.reject("the largest begins at 0", "every place; in this example 12,000.*0/0", lambda *a: (
+    carried(*a, floor=0.0)
+))  # fmt: skip
+ring.reject("float64", "twice as many; were they float64", in_float64)
+ring.reject("two blocks at a time", r"one block of keys at a time.*\(.*7, 14\)", two_at_a_time)
+ring.reject("the mean of all", "even of those that a query does not see", mean_of_all)
+ring.reject("the step for the source", "whose number is the step's", ring_with(
+    source=lambda rank, s: s
+))  # fmt: skip
+ring.reject("queries from 0", "queries are counted from the start of their block", ring_with(
+    may=lambda rank, source, m: torch.arange(m)[:, None] >= source * m + torch.arange(m)
+))  # fmt: skip
+ring.reject("keys from 0", "keys are counted from the start of their block", ring_with(
+    may=lambda rank, source, m: (rank.rank * m + torch.arange(m))[:, None] >= torch.arange(m)
 ))  # fmt: skip
 ring.reject("hidden ones −10,000", "12,000 was taken off.*a finite score", lambda *a: (
     with_running_largest(*a, hidden=-1e4)

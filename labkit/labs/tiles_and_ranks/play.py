@@ -200,14 +200,14 @@ def draw(
             "y": [0.0 for none in lost if none],
         },
     ]
-    most = off[~lost].max() if not lost.all() else 0.0
     nans = f", and {int(lost.sum())} are not numbers" if lost.any() else ""
+    told = "none is a number" if lost.all() else f"off by {off[~lost].max():.2f} at most{nans}"
     return figures.figure(
         traces,
         title="How far the output of each query is off",
         alt=f"Bug: {bug}; scores {scores}, values {values}, {n_q} queries, {N_K} keys, tiles of "
-        f"{block_q} by {block_k}. {int(wrong.sum())} of {n_q} outputs are wrong: off by "
-        f"{most:.2f} at most{nans}.",
+        f"{block_q} by {block_k}. {int(wrong.sum())} of {n_q} outputs are wrong: "
+        f"{told}.",
         xaxis={"title": "query", "type": "category"},
         yaxis={"title": "largest difference", "rangemode": "tozero"},
         height=420,

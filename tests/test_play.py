@@ -670,10 +670,11 @@ def test_a_bug_of_decoding_is_seen_in_the_logits(bug: str):
     writer = decoding.laboratory()
     writer.controls["bug"].value = bug
     seen = {}
-    for c in (1, 4, decoding.MOST):
+    for c in range(1, decoding.MOST + 1):
         writer.controls["c"].value = c
         seen[c] = "off by 0.00" not in writer.alt
-    assert seen == {1: bug not in ONLY_IN_BLOCKS, 4: True, 9: bug not in ONLY_IN_BLOCKS}
+    hidden = {1, 8, 9} if bug in ONLY_IN_BLOCKS else set()
+    assert {c for c in seen if not seen[c]} == hidden
 
 
 def test_only_a_step_that_runs_can_be_chosen():

@@ -131,6 +131,11 @@ class DefaultList(KeepsParts):
         self.parts = parts
 
 
+class DefaultListOfTheCallers(KeepsTheCallersParts):
+    def __init__(self, parts=[]):  # noqa: B006 (that is the mistake)
+        self.parts = parts
+
+
 class ReturnsOne(Joins):
     def append(self, k, v):
         return super().append(k, v)[0]
@@ -160,6 +165,7 @@ cache.reject("new ones only", r"all keys have the shape \(1, 1, 4, 4\)", OnlyThe
 cache.reject("values are not kept", r"all values have the shape \(1, 1, 4, 3\)", ForgetsValues)
 cache.reject("one list for all caches", r"another Cache\(\) was filled", OneForAllCaches)
 cache.reject("a list as a default", r"another Cache\(\) was filled", DefaultList)
+cache.reject("a list as a default, and no copies", r"another Cache\(\)", DefaultListOfTheCallers)
 cache.reject("room for 256", "it runs.*must match the existing size", LittleRoom)
 cache.reject("keys alone", "2 results: all keys, all values.*a tensor", ReturnsOne)
 cache.reject("float32", "have the type of what is appended, torch.float64", InFloat32)
@@ -407,11 +413,10 @@ def own_and_past(n_q, n_k):
 
 
 step.reject("of its block itself alone", "hears itself alone", stepped(own_and_past))
-STEEP = "scaled scores of x are x itself"
 for low in (-100.0, -50.0, -20.0):
     step.reject(
-        f"{low} added",
-        STEEP if low == -100 else "outputs differ",
+        f"{low:.0f} is added",
+        "100 above one that counts.*at new position 0 of 3$" if low < -20 else "outputs differ",
         step_with(lambda s, may, low=low: (s + torch.where(may, 0.0, low)).softmax(dim=-1)),
     )
 step.accept(

@@ -105,7 +105,10 @@ class Kept:
             known = {}
             if other:
                 told = "another Cache() was filled before this one, and its content came first"
-                known[told] = torch.cat([*other, *held], dim=-2)
+                # What came of the caller's own tensors has been written over by now.
+                spoiled = [torch.full_like(one, SPOILED) for one in other]
+                stale = bool((part.value == SPOILED).any())
+                known[told] = torch.cat([*(spoiled if stale else other), *held], dim=-2)
             elif len({one.shape for one in held}) == 1:
                 axes = {f"they are joined along axis {axis}": axis for axis in (0, 1, 3)}
                 known = {told: torch.cat(held, dim=axis) for told, axis in axes.items()}
@@ -161,12 +164,19 @@ def step(function: Callable[[MultiHeadAttention, Tensor, KVCache], Tensor]) -> N
         x = torch.cat([x[index, : n - 2], drawing(n)(B, 3, sizes[0])], dim=1)
         expect_step(answer, layer, x, 3, cache, " since it was cropped and its texts reordered")
     x = torch.tensor([-50.0, 50.0, 20.0])[None, :, None]
-    expect_step(answer, steep_layer(), x, 3, KVCache(), "; the scaled scores of x are x itself")
+    told = "; the scaled scores are x itself, and a hidden one lies 100 above one that counts"
+    expect_step(answer, steep_layer(), x, 3, KVCache(), told, mistakes=dict)
     right("step", "Every new position hears all before it and itself, and is kept for those after.")
 
 
 def expect_step(
-    answer: Answer, layer: MultiHeadAttention, x: Tensor, m: int, cache: KVCache, told: str = ""
+    answer: Answer,
+    layer: MultiHeadAttention,
+    x: Tensor,
+    m: int,
+    cache: KVCache,
+    told: str = "",
+    mistakes: Callable[[], dict] | None = None,
 ) -> None:
     """Demand the outputs of the last m positions, and that the cache has them all afterwards."""
     B, n, _ = x.shape
@@ -184,7 +194,7 @@ def expect_step(
         attended(layer, x, m, causal_mask(m, n)),
         "each new position attends to all that the cache holds, to those before it in its block, "
         "and to itself",
-        lambda: wrong_steps(layer, x, m),
+        mistakes or (lambda: wrong_steps(layer, x, m)),
     )
     for name, part, held in (("keys", layer.w_k, cache.k), ("values", layer.w_v, cache.v)):
         wanted = split_heads(part(x), layer.h)
@@ -305,8 +315,7 @@ def padded(function: Callable[[Tensor, int], tuple[Tensor, Tensor]]) -> None:
         wanted = (torch.arange(n - m, n) - n + torch.tensor(lengths)[:, None]) * words
         outcome.demand(
             torch.equal(places * words, wanted),
-            "the first word of each text has place 0, so the last words of the "
-            f"{counted(B, 'text')} have {show(wanted[:, -1])}",
+            f"the first word of each text has place 0, so the last ones have {show(wanted[:, -1])}",
             f"came {show(places)}" + known_places(places, words, real),
         )
         may = second.tensor(B, 1, m, n, boolean=True)

@@ -21,18 +21,19 @@ __all__ = ["HeadsByHand", "finale", "standing", "stories", "with_heads"]
 Attend = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 
 
-def finale(function: Callable[..., None]) -> Callable[..., None]:
+def finale(function: Callable[..., Any]) -> Callable[..., Any]:
     """Make of a function what a lab's last cell calls: a stub among its answers gets an invitation.
 
     Each argument is a learner's answer, and is handed on as a guard's Answer named as there.
     """
 
     @wraps(function)
-    def shown(**answers: Any) -> None:
+    def shown(**answers: Any) -> Any:
         try:
-            function(**{name: Answer(name, answer) for name, answer in answers.items()})
+            return function(**{name: Answer(name, answer) for name, answer in answers.items()})
         except NotYet as invitation:
             print(invitation)
+            return None
 
     return shown
 

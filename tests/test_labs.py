@@ -287,6 +287,8 @@ def test_the_overview_takes_minutes_and_levels_from_the_cards(tmp_path: Path, mo
 def test_the_lab_on_decoding_counts_its_bugs():
     opening = read(TOPICS["decoding"]).cells[0].source
     assert f"the test that finds {len(decoding.UNSOUND)} bugs" in opening
+    zoo = f"{len(decoding.SOUND)} sound decoders and {len(decoding.UNSOUND)} with one bug each"
+    assert any(zoo in cell.source for cell in read(TOPICS["decoding"]).cells)
 
 
 def test_every_task_that_the_ledger_names_is_done_somewhere():

@@ -36,6 +36,7 @@ from labkit.positions import rotate
 
 INF = float("inf")
 WITHIN = 1e-4  # how far a number may be off, measured by the largest that should come
+LONGEST = 500  # positions that a cache has to hold
 SPOILED = -77.0  # what a caller writes into tensors that were handed over before
 
 
@@ -44,14 +45,16 @@ def cache(function: Callable[[], Any]) -> None:
     """Check a class that keeps keys (B, h, n, d_k) and values (B, h, n, d_v) and gives all back."""
     make = Answer("Cache", function)
     small = Kept(make())
-    for first, m in ((1, 2), (3, 1)):
-        k = 10.0 * torch.arange(first, first + m)[:, None] + torch.arange(4)
-        small.append(k[None, None], -k[None, None, :, :3])
+    beside = Kept(make(), small)
+    for first, cache in ((1, small), (7, beside), (3, small)):
+        k = 10.0 * torch.arange(first, first + 2)[:, None] + torch.arange(4)
+        cache.append(k[None, None], -k[None, None, :, :3])
     for sizes, dtype, counts in (
         ((2, 3, 4, 5), torch.float32, (7, 1, 1, 6)),
         ((3, 2, 5, 1), torch.float64, (1, 4, 6)),
         ((1, 4, 2, 3), torch.float32, (5, 6)),
         ((4, 1, 1, 2), torch.float64, (1, 6, 3)),
+        ((2, 1, 3, 4), torch.float32, (60, 1, LONGEST - 61)),
     ):
         B, h, d_k, d_v = sizes
         draw = drawing(sum(sizes))
@@ -65,10 +68,10 @@ def cache(function: Callable[[], Any]) -> None:
 
 
 class Kept:
-    """A learner's cache, and what it should hold."""
+    """A learner's cache, and what it should hold; another may have been filled before it."""
 
-    def __init__(self, made: Outcome) -> None:
-        self.cache = made.value
+    def __init__(self, made: Outcome, beside: Kept | None = None) -> None:
+        self.cache, self.beside = made.value, beside
         made.demand(
             callable(getattr(self.cache, "append", None)),
             "Cache() gives an object with a method append",
@@ -90,13 +93,30 @@ class Kept:
         self.k.append(k)
         self.v.append(v)
         outcomes = outcome.pair("all keys", "all values")
-        for part, held in zip(outcomes, (self.k, self.v), strict=True):
-            self.judge(part, held, given[0])
+        others = (self.beside.k, self.beside.v) if self.beside else ([], [])
+        for part, held, other in zip(outcomes, (self.k, self.v), others, strict=True):
+            self.judge(part, held, other)
         for tensor in given[0]:
             tensor.fill_(SPOILED)
 
-    def judge(self, part: Outcome, held: list[Tensor], given: tuple[Tensor, Tensor]) -> None:
+    def judge(self, part: Outcome, held: list[Tensor], other: list[Tensor]) -> None:
         wanted = torch.cat(held, dim=-2)
+        if isinstance(part.value, Tensor) and part.value.shape != wanted.shape:
+            known = {}
+            if other:
+                told = "another Cache() was filled before this one, and its content came first"
+                # What came of the caller's own tensors has been written over by now.
+                spoiled = [torch.full_like(one, SPOILED) for one in other]
+                stale = bool((part.value == SPOILED).any())
+                known[told] = torch.cat([*(spoiled if stale else other), *held], dim=-2)
+            elif len({one.shape for one in held}) == 1:
+                axes = {f"they are joined along axis {axis}": axis for axis in (0, 1, 3)}
+                known = {told: torch.cat(held, dim=axis) for told, axis in axes.items()}
+            part.demand(
+                False,
+                f"{part.part} have the shape {tuple(wanted.shape)}",
+                f"came {tuple(part.value.shape)}{cause(part.value.double(), known)}",
+            )
         got = part.tensor(*wanted.shape)
         part.demand(
             part.value.dtype == wanted.dtype,
@@ -143,11 +163,20 @@ def step(function: Callable[[MultiHeadAttention, Tensor, KVCache], Tensor]) -> N
         cache.reorder(index)
         x = torch.cat([x[index, : n - 2], drawing(n)(B, 3, sizes[0])], dim=1)
         expect_step(answer, layer, x, 3, cache, " since it was cropped and its texts reordered")
+    x = torch.tensor([-50.0, 50.0, 20.0])[None, :, None]
+    told = "; the scaled scores are x itself, and a hidden one lies 100 above one that counts"
+    expect_step(answer, steep_layer(), x, 3, KVCache(), told, mistakes=dict)
     right("step", "Every new position hears all before it and itself, and is kept for those after.")
 
 
 def expect_step(
-    answer: Answer, layer: MultiHeadAttention, x: Tensor, m: int, cache: KVCache, told: str = ""
+    answer: Answer,
+    layer: MultiHeadAttention,
+    x: Tensor,
+    m: int,
+    cache: KVCache,
+    told: str = "",
+    mistakes: Callable[[], dict] | None = None,
 ) -> None:
     """Demand the outputs of the last m positions, and that the cache has them all afterwards."""
     B, n, _ = x.shape
@@ -165,7 +194,7 @@ def expect_step(
         attended(layer, x, m, causal_mask(m, n)),
         "each new position attends to all that the cache holds, to those before it in its block, "
         "and to itself",
-        lambda: wrong_steps(layer, x, m),
+        mistakes or (lambda: wrong_steps(layer, x, m)),
     )
     for name, part, held in (("keys", layer.w_k, cache.k), ("values", layer.w_v, cache.v)):
         wanted = split_heads(part(x), layer.h)
@@ -198,14 +227,15 @@ def generate(function: Callable[[gpt.GPT, Tensor, int, int], Tensor]) -> None:
         longest = max((shape[-1] for shape in calls), default=0)
         outcome.demand(
             longest <= c,
-            f"the model reads at most {c} words of a text at once",
-            f"it was called with {longest}",
+            f"the model reads at most {counted(c, 'word')} of a text at once",
+            f"it was called with {longest}"
+            + ", more than the prompt has: the text is read again" * (longest > n),
         )
         words = sum(shape.numel() for shape in calls)
         outcome.demand(
             words <= B * (n + more),
             f"the model reads each word once: {B} × ({n} + {more}) at most",
-            f"it read {words}, in {len(calls)} calls",
+            f"it read {words}, in {counted(len(calls), 'call')}",
         )
         outcome.demand(
             torch.equal(got, wanted),
@@ -254,10 +284,13 @@ def expect_slide(
         lambda: wrong_windows(layer, x, m, w, before),
     )
     held, each = numbers_in(keeps.value), B * layer.h * (layer.d_k + layer.d_v)
+    those = "more than" if held % each else "those of"
     outcome.demand(
         held <= w * each,
-        f"keys and values of {w} positions at most are kept, {w * each} numbers",
-        f"after {n} positions, {held} numbers are kept, as many as {held / each:g} positions have",
+        f"keys and values of {counted(w, 'position')} at most are kept, {w * each} numbers",
+        f"after {n} positions, {held} numbers are kept, {those} "
+        + counted(held // each, "position")
+        + "; a slice from −0 on holds all" * (w == 1),
     )
     return keeps.value
 
@@ -282,7 +315,7 @@ def padded(function: Callable[[Tensor, int], tuple[Tensor, Tensor]]) -> None:
         wanted = (torch.arange(n - m, n) - n + torch.tensor(lengths)[:, None]) * words
         outcome.demand(
             torch.equal(places * words, wanted),
-            f"the first word of each text has place 0: its last has {show(wanted[:, -1])}",
+            f"the first word of each text has place 0, so the last ones have {show(wanted[:, -1])}",
             f"came {show(places)}" + known_places(places, words, real),
         )
         may = second.tensor(B, 1, m, n, boolean=True)
@@ -337,7 +370,7 @@ def expect_accepted(
     outcome.demand(
         not isinstance(came, Tensor) or came.dim() != 2 or came.shape == wanted.shape,
         f"the model's own words go on as {show(own)}, so {a} of the {guesses.shape[1]} guesses "
-        f"stand, and one word of the model's follows: {a + 1} words",
+        f"stand, and one word of the model's follows: {counted(a + 1, 'word')}",
         f"came {show(came)}{told}",
     )
     got = whole_numbers(outcome, 1, a + 1)
@@ -355,8 +388,9 @@ def expect_accepted(
     for i, cache in enumerate(caches):
         outcome.demand(
             cache.n == n + a,
-            f"afterwards each cache holds {n + a} positions: the {n} words of the text and the "
-            f"{a} guesses that stand, and not the word after them, which nobody has read",
+            f"afterwards each cache holds {counted(n + a, 'position')}: the text, which has "
+            f"{counted(n, 'word')}, and {a} of the guesses, and not "
+            "the word after them, which nobody has read",
             f"cache {i} of {len(caches)} holds {cache.n}",
         )
     return torch.cat([ids, wanted], dim=1)
@@ -394,7 +428,7 @@ def grouped(function: Callable[[Tensor, Tensor, Tensor], Tensor]) -> None:
                 f"{int(off.sum())} of {off.numel()} outputs differ, first that of text {b}, head "
                 f"{head}, new position {i}{cause(out / largest, known)}",
             )
-    right("grouped", "Neighbours read the same keys, and nothing had to be kept twice.")
+    right("grouped", "Neighbouring heads read the same keys and values.")
 
 
 @exercise
@@ -414,6 +448,19 @@ def made_layer(d_model: int, h: int, d_k: int, d_v: int) -> MultiHeadAttention:
     draw = drawing(d_model)
     for parameter in layer.parameters():
         parameter.copy_(1.3 * draw(*parameter.shape) * parameter.shape[-1] ** -0.5)
+    return layer
+
+
+def steep_layer() -> MultiHeadAttention:
+    """Make a layer of size 1 whose queries are 1, and whose keys and values are x."""
+    layer = made_layer(1, 1, 1, 1)
+    for parameter, numbers in (
+        (layer.w_qkv.weight, [[0.0], [1.0], [1.0]]),
+        (layer.w_qkv.bias, [1.0, 0.0, 0.0]),
+        (layer.w_o.weight, [[1.0]]),
+        (layer.w_o.bias, [0.0]),
+    ):
+        parameter.copy_(torch.tensor(numbers))
     return layer
 
 
@@ -490,6 +537,11 @@ def greedy(model: Model, ids: Tensor, more: int) -> Tensor:
     return ids
 
 
+def counted(count: int, what: str) -> str:
+    """Write a number of things."""
+    return f"{count} {what}" + "s" * (count != 1)
+
+
 def whole_numbers(outcome: Outcome, *shape: int) -> Tensor:
     """Return the result as a tensor of whole numbers, or raise Wrong."""
     x, part = outcome.value, outcome.part
@@ -544,10 +596,12 @@ def wrong_steps(layer: MultiHeadAttention, x: Tensor, m: int) -> dict[str, Tenso
 def wrong_masks(m: int, n: int) -> dict[str, Tensor]:
     """Give masks (m, n) that are not the causal one, by the words for them."""
     every = torch.ones(m, n, dtype=torch.bool)
+    place, own = torch.arange(n), torch.arange(n - m, n)[:, None]
     return {
         "later positions of the block are heard": every,
         "each position hears the one after it as well": every.tril(n - m + 1),
-        "the past is not heard": causal_mask(m, n) & (torch.arange(n) >= n - m),
+        "the past is not heard": causal_mask(m, n) & (place >= n - m),
+        "of its block a position hears itself alone": (place < n - m) | (place == own),
         "the mask begins in the upper left corner, as if nothing came before": every.tril(),
         "a position does not hear itself": every.tril(n - m - 1),
     }
@@ -584,7 +638,10 @@ def wrong_heads(
     d_k, d_v, s = q.shape[-1], v.shape[-1], q @ k.mT
     scales = {"1": 1.0, "1/d_k": 1 / d_k, "√d_k": d_k**0.5, "1/√d_v": d_v**-0.5}
     if d_model is not None:
+        h = q.shape[1]
         scales["1/√d_model"] = d_model**-0.5
+        scales["1/√(d_model/h)"] = (d_model / h) ** -0.5
+        scales["1/√(d_model // h)"] = max(d_model // h, 1) ** -0.5
     found = {
         f"the scale is not 1/√d_k but {told}": (scale * s).masked_fill(~may, -INF).softmax(-1) @ v
         for told, scale in scales.items()
@@ -614,7 +671,7 @@ def expanded(k: Tensor, v: Tensor, h: int) -> tuple[Tensor, Tensor]:
 
 def wrong_groups(q: Tensor, k: Tensor, v: Tensor) -> dict[str, Tensor]:
     """Give what comes of shared keys that are read wrongly, by the words for it."""
-    h, m, n = q.shape[1], q.shape[2], k.shape[2]
+    (B, h, m, d_k), (h_kv, n) = q.shape, k.shape[1:3]
     shared_k, shared_v = expanded(k, v, h)
     tiled_k, tiled_v = (x.repeat(1, h // x.shape[1], 1, 1) for x in (k, v))
     found = {
@@ -623,6 +680,14 @@ def wrong_groups(q: Tensor, k: Tensor, v: Tensor) -> dict[str, Tensor]:
         "keys are read rightly, and values in turn": over_shared(q, shared_k, tiled_v),
         "all heads read the first head of keys": over_shared(q, k[:, :1], v[:, :1]),
     }
+    rows = m * h // h_kv
+    folded = "where the queries of a group are the rows of one matrix, "
+    for told, may in (
+        ("one triangle covers them all", torch.ones(rows, n, dtype=torch.bool).tril(n - m)),
+        ("each row of the mask is repeated", causal_mask(m, n).repeat_interleave(h // h_kv, 0)),
+    ):
+        heads = scaled_dot_product_attention(q.reshape(B, h_kv, rows, d_k), k, v, may)
+        found[folded + told] = heads.reshape(B, h, m, -1)
     found |= {told: over_shared(q, k, v, may) for told, may in wrong_masks(m, n).items()}
     return found | wrong_heads(q, shared_k, shared_v, causal_mask(m, n))
 
@@ -652,6 +717,10 @@ def wrong_windows(
         "the past is not heard": may & (place >= n - m),
         "of the past only the last block is heard": may & (place >= n - m - before),
     }
+    joined = torch.cat([torch.arange(min(w, n - m)), torch.arange(n - m, n)])
+    first = torch.zeros(m, n, dtype=torch.bool)
+    first[:, joined] = window_mask(m, len(joined), w)
+    masks["of the past the first w positions are kept"] = first
     found = {told: attended(layer, x, m, one) for told, one in masks.items()}
     q, k, v = heads_of(layer, x)
     k, v = (nn.functional.pad(one, (0, 0, 0, w)) for one in (k, v))
@@ -686,8 +755,10 @@ def known_text(model: Model, ids: Tensor, more: int, c: int, got: Tensor) -> str
     """Name the mistake by which a model writes this text, as the end of a sentence."""
     n = ids.shape[1]
     start = (n - 1) // c * c  # of the prompt's last piece
-    alone, forgets = ids, greedy(model, ids[:, start:], 1)
+    alone, forgets, shared = ids, greedy(model, ids[:, start:], 1), ids
     for _ in range(more):
+        word = model(shared)[:, -1].argmax() % WORDS
+        shared = torch.cat([shared, word.expand(len(ids), 1)], dim=1)
         alone = torch.cat([alone, greedy(model, alone[:, -1:], 1)[:, 1:]], dim=1)
         forgets = torch.cat([forgets, greedy(model, forgets[:, -1:], 1)[:, 1:]], dim=1)
     texts = {
@@ -699,6 +770,8 @@ def known_text(model: Model, ids: Tensor, more: int, c: int, got: Tensor) -> str
             model, torch.cat([ids, ids[:, -1:]], dim=1), more
         ),
     }
+    if len(ids) > 1:
+        texts["where all texts get the word of the one largest logit"] = shared
     if start:
         texts["where the prompt's last piece was left out"] = greedy(model, ids[:, :start], more)
     mistakes = {f"so it goes on {told}": text[:, -more:].double() for told, text in texts.items()}
@@ -710,12 +783,17 @@ def wrong_words(said: Tensor, guesses: Tensor, a: int, came: Any) -> str:
     fits = said[:, :-1] == guesses
     mistakes = {
         "a guess that agrees behind the first that differs counts too": said[:, : fits.sum() + 1],
-        "the guess that differs is in the place of the model's word": torch.cat(
-            [said[:, :a], guesses[:, a : a + 1]], dim=1
-        ),
         "the model's word after them is missing": said[:, :a],
         "nothing is thrown away": said,
     }
+    if a < guesses.shape[1]:
+        late = (said[:, 1:] == guesses).long().cumprod(dim=1).sum()
+        mistakes |= {
+            "the guess that differs is in the place of the model's word": torch.cat(
+                [said[:, :a], guesses[:, a : a + 1]], dim=1
+            ),
+            "as if each guess were compared with the model's word after it": said[:, : late + 1],
+        }
     return cause(came.double(), mistakes) if isinstance(came, Tensor) else ""
 
 
@@ -727,6 +805,7 @@ def known_places(places: Tensor, words: Tensor, real: Tensor) -> str:
         "the padding was counted": torch.arange(n - m, n),
         "the block's first position has place 0": torch.arange(m),
         "only the words of the block were counted": words.cumsum(dim=1) - 1,
+        "the sum runs along the texts": real.cumsum(dim=0)[:, n - m :] - 1,
     }
     return cause((places * words).double(), {told: one * words for told, one in mistakes.items()})
 
@@ -1161,6 +1240,46 @@ class DealtInTurn(Concatenates):
         return k, v
 
 
+class WithoutBiases(Concatenates):
+    """the layer's biases are left out"""
+
+    def __init__(self, layer: MultiHeadAttention) -> None:
+        bare = deepcopy(layer)
+        for part in (bare.w_qkv, bare.w_o):
+            if part.bias is not None:
+                nn.init.zeros_(part.bias)
+        super().__init__(bare)
+
+
+class SinglesHearTheFirst(Concatenates):
+    """a position that is read alone hears the text's first and itself, and nothing between"""
+
+    def may(self, n_q: int, n_k: int) -> Tensor:
+        between = (torch.arange(n_k) > 0) & (torch.arange(n_k) < n_k - 1)
+        return causal_mask(n_q, n_k) & ~(between & (n_q == 1))
+
+
+class TextsBackwards(Concatenates):
+    """outputs are right, but come in the reverse order of the texts"""
+
+    def read(self, x: Tensor) -> Tensor:
+        return super().read(x).flip(0)
+
+
+class TooLarge(Concatenates):
+    """outputs point where they should, and are a tenth too long"""
+
+    def read(self, x: Tensor) -> Tensor:
+        return 1.1 * super().read(x)
+
+
+class InBfloat16(Concatenates):
+    """keys and values are kept in bfloat16, which has two to three digits"""
+
+    def kept(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        return super().kept(*(x.bfloat16().float() for x in (k, v)))
+
+
 class NotCleared(Concatenates):
     """after clear, a batch of the same size hears the texts before"""
 
@@ -1182,6 +1301,15 @@ class NotReordered(Concatenates):
     def reorder(self, index: Tensor) -> None:
         if self.k is not None and len(index) != len(self.k):
             super().reorder(index)
+
+
+class RegroupedInOrder(Concatenates):
+    """a reorder that changes the number of texts takes them in the order in which they were"""
+
+    def reorder(self, index: Tensor) -> None:
+        if self.k is not None and len(index) != len(self.k):
+            index = torch.arange(len(index)) % len(self.k)
+        super().reorder(index)
 
 
 class ReorderedBackwards(Concatenates):
@@ -1254,5 +1382,7 @@ UNSOUND = tuple(
         *(NotCropped, CroppedOneShort, CountsOnAfterCrop, StaleSlots, CropsToNothing),
         *(NotReordered, ReorderedOneByOne, ReorderedBackwards, NotCleared, EmptySlotsWeigh),
         *(OldestFallOut, OneOutput, KeepsTheCallersInput, OneForAll, DealtInTurn),
+        *(WithoutBiases, SinglesHearTheFirst, TextsBackwards, TooLarge, InBfloat16),
+        RegroupedInOrder,
     )
 )

@@ -282,10 +282,8 @@ def write_by_hand(model: gpt.GPT, hands: list[ByHand], keeps: bool) -> Run:
 
 
 @finale
-def write_story(Cache: Answer, step: Answer) -> None:
-    """Write a story with the learner's cache and without, and show what each word took."""
-    from IPython.display import display
-
+def write_story(Cache: Answer, step: Answer) -> Any:
+    """Write a story with the learner's cache and without, and draw what each word took."""
     model = gpt.load_gpt()
     first = model.stack()[0].attention
     with torch.no_grad():  # with care, before the thousands of calls that go without
@@ -315,7 +313,7 @@ def write_story(Cache: Answer, step: Answer) -> None:
     )
     print(f"Positions read: {again.read:,} without your cache, {kept.read:,} with it.")
     print(f"At the end it holds {kept.held[-1]:,} bytes of {kept.ids.shape[1] - 1} positions.")
-    display(curves(kept, again))
+    return curves(kept, again)
 
 
 def curves(kept: Run, again: Run) -> Any:

@@ -64,7 +64,7 @@ def demand_symptom(
     """Demand what a learner should have measured on the patient, kept beside the mended part."""
     came: Any = getattr(function, part, None)
     try:
-        found = torch.as_tensor(list(came) if isinstance(came, set) else came).detach()
+        found = torch.as_tensor(list(came) if isinstance(came, (set, frozenset)) else came).detach()
     except (RuntimeError, TypeError, ValueError):
         found = torch.empty(0)
     measured = found.double().flatten().sort().values

@@ -808,6 +808,7 @@ train.accept("closures", with_closures)
 train.reject(
     "zero_grad too late", "zero_grad.. comes after backward", partial(ordered, order="bzs")
 )
+train.reject("step first", "step.. comes before backward", partial(ordered, order="szb"))
 train.reject("step too early", "step.. comes before backward", partial(ordered, order="zsb"))
 train.reject(
     "every fourth step", "changed 7 times in 30 steps", partial(ordered, order="bsz", every=4)
@@ -904,7 +905,7 @@ trained.accept("a little less sure", Other(lambda ids: BOOKS(ids) * 0.98))
 with torch.random.fork_rng(devices=[]):
     torch.default_generator.manual_seed(0)
     trained.reject("untrained", "0.95 and more.*owner 0.0", ours.GPT(len(VOCABULARY), 64, 4, 2))
-trained.reject("the losses", "what train returns", [4.2, 4.1])
+trained.reject("the losses", "a list of 2; train returns the losses", [4.2, 4.1])
 trained.reject("the class", "came the class", ours.GPT)
 trained.reject(
     "one block",

@@ -22,6 +22,7 @@ from labkit.labs.examples import Shown, drawing, opened
 from labkit.labs.guard import (
     Answer,
     Outcome,
+    Wrong,
     apart,
     complaint,
     exercise,
@@ -537,7 +538,7 @@ class Watched(ours.GPT):
         self.said: list[tuple[Tensor, Tensor]] = []  # losses: of its logits, of its probabilities
         self.weights: list[Tensor] = []  # each other than the one before
         self.told = ""  # what is out of order in a step
-        self.heard = False  # whether a gradient came since the last words
+        self.heard = False  # whether a gradient came since the last step
         self.next_word.weight.register_hook(self.add)
 
     def forward(self, ids: Tensor) -> Tensor:
@@ -545,7 +546,6 @@ class Watched(ours.GPT):
         if torch.is_grad_enabled():  # else it is asked how it does, and does not learn
             self.read.append(ids.clone())
             self.note()
-            self.heard = False
             ahead, asked = logits.detach()[:, :-1].flatten(0, 1), ids[:, 1:].flatten()
             both = (ahead, ahead.softmax(-1))
             self.said.append(tuple(F.cross_entropy(one, asked) for one in both))  # type: ignore
@@ -566,16 +566,20 @@ class Watched(ours.GPT):
         if not any(weight is self.next_word.weight for weight in held):
             return
         if not self.heard and len(given) == 1:  # a closure would come second
-            self.told = "step() comes before backward()"
+            self.told = self.told or "step() comes before backward()"
         elif self.heard and (used is None or not used.any()):
-            self.told = "zero_grad() comes after backward(), so step() finds no gradient"
+            self.told = (
+                self.told or "zero_grad() comes after backward(), so step() finds no gradient"
+            )
         if used is not None:
             alike = F.cosine_similarity(used.flatten(), self.fresh.flatten(), dim=0)
             self.stale.append(1 - alike.item())
             self.fresh.zero_()
+        self.heard = False
 
 
 STEPS = 30  # that an answer trains for
+OWN_GRADIENT = "a step follows the gradient of its own stories"
 
 
 @exercise
@@ -602,10 +606,10 @@ def train(function: Callable[[nn.Module, int, int], Any]) -> None:
         "none of the stories that the model will be judged by is among those it reads",
         "some are: draw with small seeds",
     )
-    outcome.demand(not first.told, "a step follows the gradient of its own stories", first.told)
+    outcome.demand(not first.told, OWN_GRADIENT, first.told)
     outcome.demand(
         max(first.stale[1:], default=0.0) < 0.01,
-        "a step follows the gradient of its own stories, and of no others",
+        f"{OWN_GRADIENT}, and of no others",
         "the gradients of earlier steps are still in it",
     )
     before, after = Watched(), first
@@ -664,6 +668,10 @@ def trained_by(answer: Answer, steps: int, seed: int) -> tuple[Watched, Outcome]
     hook = register_optimizer_step_pre_hook(model.stepped)
     try:
         outcome = answer(model=model, steps=steps, seed=seed)
+    except Wrong as error:
+        if model.told:  # PyTorch's own words for it are of in-place operations
+            raise complaint(answer.name, expected=OWN_GRADIENT, happened=model.told) from error
+        raise
     finally:
         hook.remove()
     listed(outcome, steps)
@@ -689,8 +697,8 @@ def of_model(model: Any) -> Answer:
             expected="a model",
             happened="came the class: GPT(len(VOCABULARY), 64, 4, 2) makes a model of it"
             if isinstance(model, type)
-            else "came what train returns, the losses: it changed your model in place, so name "
-            "the model before you train it",
+            else f"came {kind(model)}; train returns the losses and changes the model in place, so "
+            "name the model before you train it",
         )
     return Answer("your_model", model)
 

@@ -867,6 +867,8 @@ def test_a_gpt_writes_the_same_words_with_a_cache(capsys: pytest.CaptureFixture)
     assert "Without a cache 17,808 words are read, with it 752.\nThe same words: yes." in told
     your_own_gpt.decoding(ours.trained(), None)
     assert "step is still the stub" in capsys.readouterr().out
+    with pytest.raises(Wrong, match="came the class"):
+        your_own_gpt.decoding(ours.GPT, ours.step)
 
 
 def says(laboratory: Laboratory, text: str) -> dict[str, float]:

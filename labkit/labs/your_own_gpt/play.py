@@ -16,6 +16,7 @@ from labkit.figures.tables import Table
 from labkit.labs.guard import Answer, NotYet
 from labkit.labs.laboratory import Laboratory
 from labkit.labs.story_model import standing, stories
+from labkit.labs.your_own_gpt.check import of_model as answer_of
 from labkit.models.gpt import GPT, load_gpt
 from labkit.models.stories import RELATIONS, VOCABULARY, decode, encode
 from labkit.models.training import Report, report
@@ -54,7 +55,7 @@ def watch(model: nn.Module) -> None:
 def curves(model: Any) -> Any:
     """Draw what a watched model learned when."""
     try:
-        own = Answer("your_model", model).function
+        own = answer_of(model).function
     except NotYet as invitation:
         print(invitation)
         return None
@@ -80,7 +81,7 @@ def curves(model: Any) -> Any:
 def judge(model: Any, kl: Any) -> Table | None:
     """Set a learner's model beside the book's: the loss, and the learner's KL by kind of word."""
     try:
-        own, divergence = Answer("your_model", model).function, Answer("kl", kl)
+        own, divergence = answer_of(model).function, Answer("kl", kl)
         judged = stories()
         rows: list[tuple[object, ...]] = [("nats a word, and probabilities", "yours", "the book's")]
         both = [of_model(one, divergence) for one in (own, load_gpt())]
@@ -114,7 +115,7 @@ def decoding(model: Any, step: Any, cache: Any = KVCache) -> None:
     cache : makes an empty one, such as the class of lab 8
     """
     try:
-        model = Answer("your_model", model).function
+        model = answer_of(model).function
         answer = Answer("step", step)
         prompts = stories().ids[:TEXTS, :6]
         answer(model=model, ids=prompts, caches=[cache() for _ in model.blocks], start=0)

@@ -1005,6 +1005,14 @@ layers.reject(
     lambda a: layer_by_formula(a, tuple((1, *rest) for _, *rest in DIMENSIONS)),
 )
 layers.reject("small scores", f"{MISSED}.*large scores", lambda a: layer_by_formula(a, sharp=(1,)))
+layers.reject(
+    "with or without a residual",
+    f"{MISSED}.*something comes out",
+    lambda a: (
+        layer_by_formula(reuse(a), MORE_DIMENSIONS)
+        or layer_by_formula(reuse(lambda x, *w: a(x, *w) - x), MORE_DIMENSIONS)
+    ),
+)
 
 # Dropout
 drops = Exercise(bug_zoo.dropout_is_sound)

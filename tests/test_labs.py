@@ -131,7 +131,7 @@ def work(path: Path, capsys: pytest.CaptureFixture[str], *, shortened: bool) -> 
     for cell in code_cells(solved(read(path))):
         tags = cell.metadata.get("tags", [])
         source = shorter(cell.source) if shortened and "training" in tags else cell.source
-        # A lab's ends take long, and are tried with the same answers in tests/test_play.py.
+        # A lab's ends take long; tests/test_play.py tries them, most once a week.
         if "setup" not in tags and not END.match(source):
             exec(python(source), names)  # the book's own code, as a kernel runs it
         told = capsys.readouterr().out

@@ -89,6 +89,7 @@ def softmax(scores: torch.Tensor, scale: float) -> torch.Tensor:
     return (scores * scale).softmax(dim=-1)
 
 
+@pytest.mark.weekly
 def test_the_root_is_what_the_model_wants(capsys: pytest.CaptureFixture):
     scaling.in_the_model(weights=softmax)
     rows = printed(capsys)[3:]
@@ -196,6 +197,7 @@ def rows_of(told: str) -> dict[str, list[float]]:
     return {name: [float(number) for number in numbers.split()] for name, numbers in found}
 
 
+@pytest.mark.weekly
 def test_a_models_relations_come_alive_with_the_heads_put_in(capsys: pytest.CaptureFixture):
     multi_head_attention.put_heads_in(**PARTS_OF_A_LAYER)
     told = capsys.readouterr().out
@@ -267,6 +269,7 @@ def silent(weight, head, h):
     return weight.masked_fill(own, 0)
 
 
+@pytest.mark.weekly
 def test_a_models_relations_fall_with_its_heads(capsys: pytest.CaptureFixture):
     output_projection.silence_heads(contributions=contribute, silence=silent)
     told = capsys.readouterr().out
@@ -295,6 +298,7 @@ def test_contributions_that_miss_something_are_noticed():
     assert output_projection.lengths(halves)[1] > 0.1
 
 
+@pytest.mark.weekly
 def test_a_silence_not_written_gets_an_invitation(capsys: pytest.CaptureFixture):
     output_projection.silence_heads(contributions=contribute, silence=not_written)
     assert "silence is still the stub.\n" in capsys.readouterr().out
@@ -373,6 +377,7 @@ def test_an_answer_that_fails_in_some_rows_draws_no_number(mistake: str):
     assert "sum to one: 1, 2, 3, 4, 5, 6. Rows with no key left: 1" in painter.alt
 
 
+@pytest.mark.weekly
 def test_a_mask_brings_the_loss_back_above_the_entropy_and_no_skill(capsys: pytest.CaptureFixture):
     causal_mask.in_the_model(
         causal_mask=mask, masked_weights=causal_mask.WAYS["fill scores with −∞"]
@@ -392,6 +397,7 @@ def test_a_mask_brings_the_loss_back_above_the_entropy_and_no_skill(capsys: pyte
     assert min(list(sound.values())[3:]) > 0.99
 
 
+@pytest.mark.weekly
 def test_a_leak_test_finds_what_the_loss_hides(capsys: pytest.CaptureFixture):
     causal_mask.search(leaks=leaks_by_cuts)
     rows = printed(capsys)[1:]
@@ -401,6 +407,7 @@ def test_a_leak_test_finds_what_the_loss_hides(capsys: pytest.CaptureFixture):
     assert sum(loss > sound + 0.02 for loss in leaking) == 2
 
 
+@pytest.mark.weekly
 def test_a_map_shows_the_place_of_a_leak(capsys: pytest.CaptureFixture):
     def dependence(network, x):
         jacobian = torch.autograd.functional.jacobian(network, x)
@@ -559,6 +566,7 @@ HUNTED = {
 }
 
 
+@pytest.mark.weekly
 def test_a_hunt_in_the_model_finds_heads_that_carry_relations(
     capsys: pytest.CaptureFixture,
 ):
@@ -611,6 +619,7 @@ def test_a_terrarium_without_a_bug_shows_the_same_twice():
         assert terrarium.figure.data[0].z == terrarium.figure.data[1].z
 
 
+@pytest.mark.weekly
 def test_the_loss_of_the_book_shows_fewer_bugs_than_the_tests(capsys: pytest.CaptureFixture):
     lab, names = read(TOPICS["bug_zoo"]), {}
     for cell in code_cells(solved(lab)):
@@ -691,6 +700,7 @@ def run_of(capsys: pytest.CaptureFixture, step: object) -> tuple:
     return capsys.readouterr().out, figure
 
 
+@pytest.mark.weekly
 def test_a_learners_cache_writes_the_same_story(capsys: pytest.CaptureFixture):
     threads = torch.get_num_threads()
     told, figure = run_of(capsys, decoding_answers.stepped())
@@ -799,6 +809,7 @@ def of_tiles_and_ranks(name: str) -> Callable[..., Any]:
     return names[name]
 
 
+@pytest.mark.weekly
 def test_tiles_in_the_story_gpt_leave_its_loss_and_hold_no_square(capsys, monkeypatch):
     monkeypatch.setattr(tiles_and_ranks, "ROUNDS", 1)
     tiles_and_ranks.tiles_in_the_model(tiled_attention=of_tiles_and_ranks("tiled_attention"))
@@ -852,6 +863,7 @@ def test_what_tiles_and_ranks_hand_on_is_named_in_any_layout():
     assert tiles_and_ranks.named(k + 1, blocks) == ("(1, 2, 3, 4)", -1)
 
 
+@pytest.mark.weekly
 def test_a_gpt_is_judged_beside_the_books(capsys: pytest.CaptureFixture):
     told = str(your_own_gpt.judge(ours.trained(), ours.kl))
     assert "loss 0.734 0.734" in re.sub(" +", " ", told)

@@ -240,8 +240,8 @@ def audit(function: Callable[[list], tuple[list[str], list[str]]]) -> None:
     )
     right(
         "audit",
-        f"On one of the lists or both are {own} of the document's {len(ours)} models, and {theirs} "
-        f"of the {len(GPT_3)} in GPT-3's table, {uneven} of them with heads not 64 or 128 wide.",
+        f"Your lists name {own} of the document's {len(ours)} models and {theirs} of the "
+        f"{len(GPT_3)} in GPT-3's table, of which {uneven} have heads that are not 64 or 128 wide.",
     )
 
 

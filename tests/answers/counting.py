@@ -294,7 +294,28 @@ audit.reject(
         [r[0] for i, r in enumerate(rows) if i and r[2] > max(x[2] for x in rows[:i])],
     ),
 )
-audit.reject("exchanged", "come second", lambda rows: (wider_names(rows), odd_names(rows)))
+for mistake, ordinary in {
+    "multiples of 64": lambda d_k: d_k % 64 == 0,
+    "powers of 2": lambda d_k: d_k & (d_k - 1) == 0,
+}.items():
+    audit.reject(
+        mistake,
+        "not 64 or 128 wide.*missing: .*'third'",
+        lambda rows, ordinary=ordinary: (
+            [r[0] for r in rows if not ordinary(r[2])],
+            wider_names(rows),
+        ),
+    )
+audit.reject(
+    "wider ones twice",
+    r"not 64 or 128 wide.*missing: \['one', 'five'\]\Z",
+    lambda rows: (wider_names(rows), wider_names(rows)),
+)
+audit.reject(
+    "exchanged",
+    "happened  the two lists come in the other order",
+    lambda rows: (wider_names(rows), odd_names(rows)),
+)
 audit.reject(
     "the last row before the first",
     "no row before",
@@ -472,6 +493,15 @@ memory.reject("always float32", "took 4 bytes", memory_of(lambda B, h, n, size: 
 memory.reject("matrices of a sequence", "those of one sequence", memory_of(matrices=lambda B, h: h))
 memory.reject("matrices of a head", "those of one head", memory_of(matrices=lambda B, h: B))
 memory.reject("gigabytes", "gigabytes", memory_of(lambda *_: 1e-3))
+memory.reject("an eighth", r"megabytes came [\d.]+\Z", memory_of(lambda *_: 1 / 8))
+memory.reject(
+    "int32",
+    "overflowed int32",
+    lambda B, h, n, size: (
+        B * h,
+        torch.tensor([B * h, n, n, size]).prod(dtype=torch.int32) / 1e6,
+    ),
+)
 memory.reject("bits", "bits", memory_of(lambda *_: 8))
 memory.reject("exchanged", "matrices come first", lambda *sizes: memory_of()(*sizes)[::-1])
 memory.reject("memory only", "2 results", lambda B, h, n, size: B * h * n**2 * size / 1e6)
@@ -586,3 +616,53 @@ flops.reject(
         flops_by_sum(B, n_q, n_k, d, h, d_k) + 2 * B * n_q * d * (d - h * d_k)
     ),
 )
+
+
+def flops_with(scale):
+    """Make an answer that has projections and products, each as `scale` changes them."""
+
+    def answer(*sizes):
+        own, other, product = parts(*sizes)
+        return sum(scale(own + other, 2 * product, *sizes))
+
+    return answer
+
+
+for mistake, told, scale in (
+    ("FLOPs of products alone", "projections in mult", lambda p, q, *_: (p / 2, q)),
+    ("no h", "which is one head", lambda p, q, B, n, m, d, h, d_k: (p / h, q / h)),
+    (
+        "projections without h",
+        "projections of one head",
+        lambda p, q, B, n, m, d, h, d_k: (p / h, q),
+    ),
+    ("projections without B", "projections of one seq", lambda p, q, B, *_: (p / B, q)),
+    ("n_k² scores", "n_k queries and n_k", lambda p, q, B, n, m, *_: (p, q * m / n)),
+    (
+        "four d²",
+        "projections of d_model × d_model",
+        lambda p, q, B, n, m, d, h, d_k: (4 * B * (n + m) * d * d, q),
+    ),
+    (
+        "products over d_model",
+        "add over d_model",
+        lambda p, q, B, n, m, d, h, d_k: (p, 4 * B * n * m * d),
+    ),
+    (
+        "as in exercise 4",
+        "attended to itself, and",
+        lambda p, q, B, n, m, d, h, d_k: (8 * B * n * d * d, 4 * B * n * n * d),
+    ),
+    (
+        "projections of n_q alone",
+        "all four projections at the queries'",
+        lambda p, q, B, n, m, d, h, d_k: (8 * B * n * d * h * d_k, q),
+    ),
+    (
+        "projections of n_k alone",
+        "all four projections at the context's",
+        lambda p, q, B, n, m, d, h, d_k: (8 * B * m * d * h * d_k, q),
+    ),
+):
+    flops.reject(mistake, told, flops_with(scale))
+flops.reject("in float32", "is rounded", lambda *sizes: torch.tensor(flops_by_sum(*sizes)).float())

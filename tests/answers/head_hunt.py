@@ -104,7 +104,18 @@ weight_on.reject(
         [A[:, i, r[i].tolist().index(True)] for i in range(len(r)) if r[i].any()]
     ).mean(0),
 )
-weight_on.reject("rounded", "is rounded", lambda A, r: weight_by_loop(A, r).round(decimals=3))
+weight_on.reject("rounded", "is it rounded", lambda A, r: weight_by_loop(A, r).round(decimals=3))
+
+
+for dtype in (torch.float16, torch.bfloat16):
+    weight_on.reject(
+        f"in {dtype}",
+        r"came \[0\.4[45]\d+, 0\.[45]\d*\], which is close; is it rounded, or in half",
+        lambda A, r, dtype=dtype: weight_by_loop(A.to(dtype), r),
+    )
+weight_on.reject(
+    "along the queries", "adds along the queries", lambda A, r: (A * r).sum(1)[:, r.any(1)].mean(-1)
+)
 
 
 # Two relations
@@ -192,7 +203,7 @@ for how, answer in {
 }.items():
     relations.reject(how, r"too many, such as query '\[CLS\]' and key", answer)
 relations.reject("previous of a word", "'the' occurs more than once", previous_by_index)
-relations.reject("first of equal signs", "missing.*occurs more than once", marks_by_index)
+relations.reject("first of equal signs", "missing.*'\\.' occurs more than once", marks_by_index)
 
 
 # Three heads with a name
@@ -350,6 +361,14 @@ held.reject(
 )
 
 
+def held_with_head(choose):
+    def answer(correct):
+        head = int(choose(correct))
+        return head, *(int(part[head]) for part in halves(correct))
+
+    return answer
+
+
 def held_with_none(correct):
     first, second = (part.tolist() for part in halves(correct))
     head, most = None, 0
@@ -365,12 +384,37 @@ def held_squeezed(correct):
     return head, first.flatten()[head], second.flatten()[head]
 
 
-held.reject("no head if none is right", "head is a number", held_with_none)
+held.reject("no head if none is right", "also where no head is right.*as None", held_with_none)
+held.reject(
+    "no counts if none is right",
+    "first half is a number, also.*as None",
+    lambda c: tuple(None if x == 0 and i else x for i, x in enumerate(held_by_loop(c))),
+)
+held.reject(
+    "first head right in row 0",
+    "the first that is right in row 0",
+    held_with_head(lambda c: c[0].tolist().index(True) if c[0].any() else 0),
+)
+held.reject(
+    "half of the heads",
+    "best of the first 5 heads",
+    held_with_head(lambda c: c[: len(c) // 2, : len(c) // 2].sum(0).argmax()),
+)
+held.reject(
+    "the first half a row longer",
+    "right on the first half.*one row of the other half",
+    lambda c: (held_by_loop(c)[0], c[: len(c) // 2 + 1, held_by_loop(c)[0]].sum(), 0),
+)
+held.reject(
+    "the second half a row longer",
+    "right on the second half.*one row of the other half",
+    lambda c: (*held_by_loop(c)[:2], c[len(c) // 2 - 1 :, held_by_loop(c)[0]].sum()),
+)
 held.reject("a half of one row squeezed", "most often on the first half", held_squeezed)
 held.reject(
     "always three rows",
-    r"right on the first half.*came 3\Z",
-    lambda c: (held_by_loop(c[:6])[0], *(part[3] for part in (c[:3].sum(0), c[3:].sum(0)))),
+    r"right on the first half.*came \d\Z",
+    lambda c: (held_by_loop(c)[0], *(part[:, held_by_loop(c)[0]].sum() for part in (c[:3], c[3:]))),
 )
 
 held.accept("one array", lambda correct: np.array(held_by_loop(correct)))
@@ -580,6 +624,19 @@ def with_averages(heads, sentences):
 
 silenced.reject("the average in its place", "average in its place", with_averages)
 
+
+def columns_and_scale(attention, slab):
+    attention.w_o.weight[:, slab] = 0
+    attention.w_o.weight *= 12 / 11
+
+
+silenced.reject("the others scaled up", "other heads are scaled up", by_layer(columns_and_scale))
+silenced.reject(
+    "the first one's layer",
+    "first one's layer",
+    lambda h, s: mean_cosine([pair for pair in h if pair[0] == h[0][0]], s),
+)
+
 silenced.reject("last head only", "only the last", lambda h, s: mean_cosine(h[-1:], s))
 
 
@@ -672,5 +729,6 @@ fooling.reject(
     (f"{TRUCK} heavy", "truck", "bridge", "heavy", "weak"),
 )
 fooling.reject("four parts", "five texts", (TRUCK, "truck", "bridge", "heavy"))
+fooling.reject("an empty ending", "number 4 of the five", (TRUCK, "truck", "bridge", ".", "weak"))
 fooling.reject("two words at the end", "one word", (TRUCK, "truck", "bridge", "very heavy", "weak"))
 # ... letters put together of two signs, signs that count as letters

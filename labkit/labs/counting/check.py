@@ -41,6 +41,8 @@ GPT_3 = [
     ("175B", 96, 128),
 ]
 MADE_UP = [("one", 4, 160), ("two", 2, 64), ("three", 8, 64), ("four", 1, 96), ("five", 3, 96)]
+# Multiples of 64 and powers of 2 that are neither 64 nor 128.
+FAR = [("first", 3, 32), ("second", 5, 192), ("third", 4, 256)]
 
 ROUNDING = 1e-9  # relative, of a count in float64
 SIX_DIGITS = 5e-6  # relative, of a number that begins with a 1
@@ -207,19 +209,19 @@ def audit(function: Callable[[list], tuple[list[str], list[str]]]) -> None:
     answer = Answer("audit", function)
     by_width = sorted(TABLE, key=lambda name: MODELS[name].d_model)
     ours = [(name, MODELS[name].h, MODELS[name].d_k) for name in by_width]
-    for rows in (MADE_UP, ours, GPT_3):
+    for rows in (MADE_UP, FAR, ours, GPT_3):
         odd, wider = exceptions(rows)
         outcome = listed(answer(rows=list(rows)))
         names = outcome.value if isinstance(outcome.value, list) else []
         one = bool(names) and all(isinstance(name, str) for name in names)
         outcome.demand(not one, "two lists of names", f"one list of names came: {names}")
         first, second = results(outcome, "the first list", "the second list")
-        expect_names(
-            first,
-            odd,
-            "the names of the models whose heads are not 64 or 128 wide",
-            {"these have wider heads than the row before, and come second": wider},
+        outcome.demand(
+            [sorted_names(first), sorted_names(second)] != [sorted(wider), sorted(odd)],
+            "first the models of other widths, then those with wider heads than the row before",
+            "the two lists come in the other order",
         )
+        expect_names(first, odd, "the names of the models whose heads are not 64 or 128 wide", {})
         pairs = list(pairwise(rows))
         expect_names(
             second,
@@ -233,8 +235,20 @@ def audit(function: Callable[[list], tuple[list[str], list[str]]]) -> None:
                 "the first row has no row before it": [rows[0][0], *wider],
             },
         )
-    own, theirs = (len({*odd, *wider}) for odd, wider in map(exceptions, (ours, GPT_3)))
-    right("audit", f"{own} model of the document breaks the rule, and {theirs} of GPT-3's table.")
+    (own, _), (theirs, uneven) = (
+        (len({*odd, *wider}), len(odd)) for odd, wider in map(exceptions, (ours, GPT_3))
+    )
+    right(
+        "audit",
+        f"Your lists name {own} of the document's {len(ours)} models and {theirs} of the "
+        f"{len(GPT_3)} in GPT-3's table, of which {uneven} have heads that are not 64 or 128 wide.",
+    )
+
+
+def sorted_names(part: Outcome) -> list[str]:
+    """List what came as names in alphabetical order."""
+    came = listed(part).value
+    return sorted(map(str, came)) if isinstance(came, Collection) else []
 
 
 def exceptions(rows: Sequence[tuple[str, int, int]]) -> tuple[list[str], list[str]]:
@@ -346,16 +360,18 @@ def weight_memory(function: Callable[[int, int, int, int], tuple[int, float]]) -
     """Check matrices of weights and their megabytes: B, h, n and bytes_each to two numbers."""
     answer = Answer("weight_memory", function)
     for B, h, n, bytes_each in (
-        (5, 3, 70, 8),
+        (5, 3, 70, 4),
         (32, 8, 128, 4),
         (1, 96, 2048, 2),
+        (3, 96, 2048, 4),  # more bytes than int32 counts
         (5, 1, 11, 8),
         (1, 7, 9, 1),
         (6, 13, 77, 8),
     ):
         outcome = answer(B=B, h=h, n=n, bytes_each=bytes_each)
         matrices, megabytes = results(outcome, "matrices", "megabytes")
-        truth = B * h * n**2 * bytes_each / 1e6
+        held = B * h * n**2 * bytes_each
+        truth = held / 1e6
         expect_number(
             matrices,
             B * h,
@@ -381,6 +397,9 @@ def weight_memory(function: Callable[[int, int, int, int], tuple[int, float]]) -
                 "which is one matrix": truth / (B * h),
                 "which is one sequence": truth / B,
                 "which is one head": truth / h,
+                "which has overflowed int32; count in int64": (
+                    ((held + 2**31) % 2**32 - 2**31) / 1e6
+                ),
             },
             within=SIX_DIGITS,
         )
@@ -398,7 +417,7 @@ def flops(function: Callable[[int, int, int, int, int, int], int]) -> None:
         (4, 5, 1, 6, 3, 11),
         (3, 1, 100, 64, 4, 16),
         (8, 6, 3, 9, 7, 1),
-        (1, 2048, 2048, 4096, 32, 128),
+        (1, 1, 4095, 4096, 32, 128),  # more than float32 counts
     ):
         outcome = answer(B=B, n_q=n_q, n_k=n_k, d_model=d_model, h=h, d_k=d_k)
         seen = measured(B, n_q, n_k, d_model, h, d_k)
@@ -413,6 +432,9 @@ def flops(function: Callable[[int, int, int, int, int, int], int]) -> None:
             f"what PyTorch's counter sees in such a layer: {seen:,} FLOPs",
             {
                 "half of it; a multiply-add is two FLOPs": seen / 2,
+                "with the projections in multiply-adds; they count double too": (
+                    projections / 2 + products
+                ),
                 "which leaves out Q Kᵀ and A V": projections,
                 "which leaves out the projections": products,
                 "which leaves out one of Q Kᵀ and A V, or counts a multiply-add of both once": (
@@ -423,10 +445,29 @@ def flops(function: Callable[[int, int, int, int, int, int], int]) -> None:
                 + (n_k - n_q) * per_position,
                 "with three projections at the queries' positions, and there are two": seen
                 - (n_k - n_q) * per_position,
+                "with all four projections at the queries' positions": (
+                    4 * n_q * per_position + products
+                ),
+                "with all four projections at the context's positions": (
+                    4 * n_k * per_position + products
+                ),
+                "which is one head": seen / h,
+                "with the projections of one head": projections / h + products,
+                "with the projections of one sequence": projections / B + products,
                 "with the products of one head": projections + products / h,
                 "with the products of one sequence": projections + products / B,
                 "as if a head's products were h·d_k wide": projections + h * products,
                 "with the products of n_q queries and n_q keys": projections + products * n_q / n_k,
+                "with the products of n_k queries and n_k keys": projections + products * n_k / n_q,
+                "with projections of d_model × d_model, where they are as wide as the heads": (
+                    projections * d_model / (h * d_k) + products
+                ),
+                "with products that add over d_model, where heads are d_k wide": (
+                    projections + products * d_model / (h * d_k)
+                ),
+                "as if the layer attended to itself, and h·d_k were d_model": (
+                    B * count(n_q) * d_model / (h * d_k)
+                ),
                 "as if W^O were d_model × d_model": (
                     seen + (d_model - h * d_k) * n_q * per_position // (h * d_k)
                 ),

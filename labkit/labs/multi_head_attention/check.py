@@ -122,14 +122,14 @@ def attend(function: Callable[[Tensor, Tensor, Tensor, Tensor | None], Tensor]) 
         f"came {show(out)}{cause(out, misattended(q, k, v, None))}",
     )
     k[0, 0, 2, 0] = 0.5
-    may = torch.tensor([[False, True, False, False, True], [False, True, False, False, False]])
-    small = answer(q=q, k=k, v=v, may=may)
+    some = torch.tensor([[False, True, False, False, True], [False, True, False, False, False]])
+    small = answer(q=q, k=k, v=v, may=some)
     out = small.tensor(1, 1, 2, 3)
     small.demand(
         near(out, [[[[0, 12.8, 4.8], [0, 16, 0]]]]),
         "the first query may attend to keys 1 and 4: their scores, ln 16 and 0, with d_k = 4 get "
         "the weights 4/5 and 1/5, so that 0, 12.8, 4.8 comes out",
-        f"came {show(out)}{cause(out, misattended(q, k, v, may))}",
+        f"came {show(out)}{cause(out, misattended(q, k, v, some))}",
     )
     draw = drawing()
     for B, h, n_q, n_k, d_k, d_v in (

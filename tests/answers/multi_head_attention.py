@@ -84,6 +84,18 @@ def with_a_bias_of_its_own(x, weight, bias):
 
 project.reject("a bias of its own", "bias is None.*differ", with_a_bias_of_its_own)
 project.reject("input changed", "in place", project_in_place)
+project.reject(
+    "turned only if it must be",
+    "weight is not transposed",
+    lambda x, w, b: projected(x, w if x.shape[-1] != w.shape[0] else w.T, b),
+)
+project.reject(
+    "bias first where it fits",
+    "added before the matrix",
+    lambda x, w, b: (
+        (x + b) @ w.T if b is not None and len(b) == x.shape[-1] else projected(x, w, b)
+    ),
+)
 project.reject("bmm", "it runs", lambda x, w, b: torch.bmm(x, w.T[None].expand(2, -1, -1)))
 
 
@@ -287,6 +299,40 @@ for low in (1_000, 5_000, 10_000):
         with_weights(lambda s, m, low=low: s.masked_fill(~m, -low).softmax(-1)),
     )
 
+attend.reject(
+    "keys turned only if they must be",
+    "the keys are not transposed",
+    lambda q, k, v, m: attended(q, k.mT if k.shape[-2] == k.shape[-1] else k, v, m),
+)
+attend.reject(
+    "causal if square",
+    "though no mask",
+    lambda q, k, v, m: F.scaled_dot_product_attention(
+        q, k, v, m, is_causal=m is None and q.shape[-2] == k.shape[-2]
+    ),
+)
+attend.reject(
+    "mask turned if square",
+    "rows and columns of the mask",
+    lambda q, k, v, m: attended(
+        q, k, v, m.mT if m is not None and m.shape[-2] == m.shape[-1] else m
+    ),
+)
+
+
+def zero_is_hidden(scores, may):
+    scores = scores * may
+    return torch.where(scores == 0, -INF, scores).softmax(-1)
+
+
+attend.reject(
+    "a product for a mask, zeros hidden",
+    "allowed scores of 0 are hidden too",
+    lambda q, k, v, m: (
+        attended(q, k, v, m) if m is None else zero_is_hidden(scores_of(q, k, None), m) @ v
+    ),
+)
+
 # The merge
 merge = Exercise(multi_head_attention.merge)
 
@@ -373,6 +419,11 @@ output.reject(
     "weight reshaped",
     "weight is reshaped",
     lambda H, w, b: merge_heads(H) @ w.reshape(w.shape[1], -1) + b,
+)
+output.reject(
+    "turned only if it must be",
+    "weight is not transposed",
+    lambda H, w, b: merge_heads(H) @ (w if w.shape[0] == w.shape[1] else w.T) + b,
 )
 output.reject("heads kept apart", "shape", lambda H, w, b: merge_heads(H)[..., None] + b)
 

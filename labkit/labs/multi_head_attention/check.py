@@ -57,7 +57,9 @@ def project(function: Callable[[Tensor, Tensor, Tensor | None], Tensor]) -> None
         f"came {show(out)}{recognise(out, mistakes)}",
     )
     draw = drawing()
-    for shape, d_in, d_out in (((2, 5), 4, 3), ((3,), 6, 2), ((2, 3, 4), 5, 7), ((), 8, 9)):
+    for shape, d_in, d_out in (
+        ((2, 5), 4, 3), ((3,), 6, 2), ((2, 3, 4), 5, 7), ((), 8, 9), ((2, 3), 6, 6)
+    ):  # fmt: skip
         x, weight, bias = (draw(*s) for s in ((*shape, d_in), (d_out, d_in), (d_out,)))
         for b in (bias, None):
             expect(
@@ -66,6 +68,7 @@ def project(function: Callable[[Tensor, Tensor, Tensor | None], Tensor]) -> None
                 "the same matrix and the same bias for every position of every sequence"
                 if b is not None
                 else "bias is None, so that only the matrix counts, the same for every position",
+                partial(misprojected, x, weight, b),
             )
     right("project", "Every position gets its new numbers, with a bias or without.")
 
@@ -118,8 +121,20 @@ def attend(function: Callable[[Tensor, Tensor, Tensor, Tensor | None], Tensor]) 
         "the weights 1/2 and four times 1/8, so that 1, 8, 3 comes out",
         f"came {show(out)}{cause(out, misattended(q, k, v, None))}",
     )
+    k[0, 0, 2, 0] = 0.5
+    some = torch.tensor([[False, True, False, False, True], [False, True, False, False, False]])
+    small = answer(q=q, k=k, v=v, may=some)
+    out = small.tensor(1, 1, 2, 3)
+    small.demand(
+        near(out, [[[[0, 12.8, 4.8], [0, 16, 0]]]]),
+        "the first query may attend to keys 1 and 4: their scores, ln 16 and 0, with d_k = 4 get "
+        "the weights 4/5 and 1/5, so that 0, 12.8, 4.8 comes out",
+        f"came {show(out)}{cause(out, misattended(q, k, v, some))}",
+    )
     draw = drawing()
-    for B, h, n_q, n_k, d_k, d_v in ((2, 3, 5, 6, 8, 7), (3, 1, 4, 2, 5, 6), (1, 2, 1, 3, 4, 1)):
+    for B, h, n_q, n_k, d_k, d_v in (
+        (2, 3, 5, 6, 8, 7), (3, 1, 4, 2, 5, 6), (1, 2, 1, 3, 4, 1), (2, 3, 12, 12, 12, 5)
+    ):  # fmt: skip
         # As a split gives them: views of (B, n, h, d).
         q, k, v = (
             draw(B, *s).transpose(1, 2) for s in ((n_q, h, d_k), (n_k, h, d_k), (n_k, h, d_v))
@@ -199,14 +214,15 @@ def output(function: Callable[[Tensor, Tensor, Tensor], Tensor]) -> None:
         f"came {show(out)}{recognise(out, mistakes)}",
     )
     draw = drawing()
-    for B, h, n, d in HEADS:
-        heads, weight, bias = draw(B, h, n, d), draw(h * d + 3, h * d), draw(h * d + 3)
+    for (B, h, n, d), more in zip(HEADS, (3, 3, 0, 3), strict=True):
+        heads, weight, bias = draw(B, h, n, d), draw(h * d + more, h * d), draw(h * d + more)
         unmoved = F.linear(heads.reshape(B, n, h * d), weight, bias)
+        wrong = misprojected(merge_heads(heads), weight, bias)
         expect(
             answer(heads=heads, weight=weight, bias=bias),
             F.linear(merge_heads(heads), weight, bias),
             "each token's heads are side by side before they meet W_O",
-            partial(list, [("the heads' axis is not moved back", unmoved)]),
+            partial(list, [("the heads' axis is not moved back", unmoved), *wrong]),
         )
     right("output", "All heads write, into as many numbers as the model is wide.")
 
@@ -354,6 +370,17 @@ def cause(out: Tensor, mistakes: Mistakes) -> str:
     return next(filter(None, (recognise(out, {told: came}) for told, came in mistakes)), "")
 
 
+def misprojected(x: Tensor, weight: Tensor, bias: Tensor | None) -> Mistakes:
+    """Give what comes out of mistakes that run only with a square matrix."""
+    if weight.shape[0] != weight.shape[1]:
+        return []
+    b = torch.zeros(()) if bias is None else bias
+    return [
+        ("weight is not transposed", x @ weight + b),
+        ("the bias is added before the matrix", (x + b) @ weight.T),
+    ]
+
+
 def misattended(q: Tensor, k: Tensor, v: Tensor, may: Tensor | None) -> Mistakes:
     """Give what comes out when attention goes wrong, by the words for it."""
     (_, h, n_q, d_k), n_k = q.shape, k.shape[-2]
@@ -373,7 +400,9 @@ def misattended(q: Tensor, k: Tensor, v: Tensor, may: Tensor | None) -> Mistakes
         mistakes |= {
             "the weights of a key sum to 1 over the queries": scores.softmax(-2) @ v,
             "the weights sum to 1 over the heads": scores.softmax(1) @ v,
-            "the keys are reshaped, which moves no number, and not transposed": (
+            "the keys are not transposed"
+            if n_k == d_k
+            else "the keys are reshaped, which moves no number, and not transposed": (
                 reshaped.softmax(-1) @ v
             ),
             "later tokens are hidden, though no mask is given": right_one(q, k, v, earlier),
@@ -385,7 +414,13 @@ def misattended(q: Tensor, k: Tensor, v: Tensor, may: Tensor | None) -> Mistakes
         "weights are set to 0 after the softmax": (scores.softmax(-1) * may) @ v,
         "hidden scores are set to 0, and e to the 0 is 1": (scores * may).softmax(-1) @ v,
         "the mask is added, as ones and zeros": (scores + may.float()).softmax(-1) @ v,
+        "allowed scores of 0 are hidden too": (
+            scores.masked_fill(~may | (scores == 0), -torch.inf).softmax(-1) @ v
+        ),
     }
+    if n_q == n_k:
+        turned = scores.masked_fill(~may.mT, -torch.inf)
+        mistakes["rows and columns of the mask have changed places"] = turned.softmax(-1) @ v
     hidden = [scores.masked_fill(~may, -low) for low in LOW]
     hidden += [scores - low * ~may for low in LOW]
     told = "hidden scores are low, but others can be as low"

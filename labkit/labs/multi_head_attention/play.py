@@ -165,10 +165,15 @@ def row(name: str, told: dict[str, float]) -> str:
     )
 
 
-def written_on(model: GPT, words: int = 12) -> str:
-    """Let a model go on with a text that has begun, always with its likeliest word."""
-    ids = encode(BEGUN)[None]
+def written_on(model: GPT, least: int = 12, most: int = 24) -> str:
+    """Let a model go on with a text that has begun, always with its likeliest word.
+
+    After the least number of words it goes on to the end of the sentence, if that comes soon.
+    """
+    ids, (full_stop,) = encode(BEGUN)[None], encode(".")
     begun = ids.shape[1]
-    for _ in range(words):
+    for count in range(1, most + 1):
         ids = torch.cat([ids, model(ids)[:, -1:].argmax(-1)], dim=1)
-    return decode(ids[0, begun:])
+        if count >= least and ids[0, -1] == full_stop:
+            return decode(ids[0, begun:])
+    return decode(ids[0, begun:]) + " ..."

@@ -204,8 +204,27 @@ def log1p_turned(a, b):
 merge.reject("clamped", "both count alike, as if such lse were equal", changed(clamped))
 merge.reject("NaN made 0", "NaN made 0 is still wrong", nan_made_0)
 merge.reject("one largest for all", "each query's own two lse", one_largest)
-merge.reject("one largest for all, no NaN", "of all queries was taken off", lambda a, b: (
+merge.reject("one largest for all, no NaN", "for several queries or heads", lambda a, b: (
     one_largest(a, b, safe=True)
+))  # fmt: skip
+
+
+def one_largest_for_heads(a, b):
+    """Take off what is the largest of all heads at a query."""
+    both = torch.maximum(a.lse, b.lse)
+    top = both.reshape(-1, both.shape[-1]).amax(dim=0).expand_as(both)
+    top = top.masked_fill(top == -INF, 0.0)
+    e_a, e_b = (a.lse - top).exp(), (b.lse - top).exp()
+    total = e_a + e_b
+    out = (e_a[..., None] * a.out + e_b[..., None] * b.out) / total.where(total > 0, 1)[..., None]
+    return out, top + total.log()
+
+
+merge.reject("one largest for all heads", "of lse 0.4 and 1.7 came -inf; one largest", (
+    one_largest_for_heads
+))  # fmt: skip
+merge.reject("one largest for all heads, lse right", "7.*several queries or heads", lambda a, b: (
+    one_largest_for_heads(a, b)[0], tiles.merge(a, b).lse
 ))  # fmt: skip
 merge.reject("log1p of the larger", "difference has the wrong sign", log1p_turned)
 merge.reject("lse first", "came lse, then out", lambda a, b: tiles.merge(a, b)[::-1])
@@ -530,6 +549,31 @@ def partly_seen_skipped(q, k, v, block_q, block_k, is_causal):
 tiled.reject("the largest is not taken off", "a number in every place.*3,200 was added", with_(
     subtract=False
 ))  # fmt: skip
+
+
+def all_at_the_largest_of(*axes):
+    """Make tiles that take one largest score off along some axes, as if it were a query's own."""
+
+    def attend(q, k, v, block_q, block_k, is_causal):
+        rows = []
+        for top in range(0, q.shape[2], block_q):
+            acc = q.new_zeros(*q[:, :, top : top + block_q].shape[:-1], v.shape[-1])
+            total, m = torch.zeros_like(acc[..., :1]), torch.full_like(acc[..., :1], -1e30)
+            for left in range(0, k.shape[2], block_k):
+                s, values = scored(q, k, v, top, left, block_q, block_k, is_causal)
+                new = torch.maximum(m, s.amax(dim=(*axes, -1), keepdim=True))
+                e, less = (s - new).exp(), (m - new).exp()
+                acc, total, m = acc * less + e @ values, total * less + e.sum(-1, True), new
+            rows.append(acc / total)
+        return torch.cat(rows, dim=2)
+
+    return attend
+
+
+for axis, what in enumerate(("texts", "heads")):
+    tiled.reject(f"one largest for all {what}", "NaN, first for query 0 of 14", (
+        all_at_the_largest_of(axis)
+    ))  # fmt: skip
 tiled.reject("NaN where a tile is hidden", "NaN comes of −inf", with_(
     floor=-INF, order=-1
 ))  # fmt: skip
@@ -832,15 +876,17 @@ def side_by_side(rank, q, k, v):
     return out
 
 
-def with_running_largest(rank, q, k, v, hidden=-INF):
+def with_running_largest(rank, q, k, v, hidden=-INF, axes=(-1,), itself=True):
     m = q.shape[2]
     acc, total = torch.zeros_like(v), torch.zeros_like(v[..., :1])
     top = torch.full_like(total, -1e30)
     i = rank.rank * m + torch.arange(m)[:, None]
     for s in range(rank.world):
         j = (rank.rank - s) % rank.world * m + torch.arange(m)
-        scores = (q @ k.mT / q.shape[-1] ** 0.5).masked_fill(j > i, hidden)
-        new = torch.maximum(top, scores.amax(dim=-1, keepdim=True))
+        scores = (q @ k.mT / q.shape[-1] ** 0.5).masked_fill(
+            (j > i) if itself else (j >= i), hidden
+        )
+        new = torch.maximum(top, scores.amax(dim=axes, keepdim=True))
         e, scale = (scores - new).exp(), (top - new).exp()
         acc, total, top = acc * scale + e @ v, total * scale + e.sum(-1, keepdim=True), new
         if s < rank.world - 1:
@@ -1180,3 +1226,7 @@ ring.reject("keys from 0", "keys are counted from the start of their block", rin
 ring.reject("hidden ones −10,000", "12,000 was taken off.*a finite score", lambda *a: (
     with_running_largest(*a, hidden=-1e4)
 ))  # fmt: skip
+for axis, what in enumerate(("texts", "heads")):
+    ring.reject(f"one largest for all {what}", "300 higher than the last head's.*NaN", (
+        lambda *a, axis=axis: with_running_largest(*a, axes=(axis, -1))
+    ))  # fmt: skip

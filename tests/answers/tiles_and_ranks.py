@@ -202,6 +202,18 @@ def log1p_turned(a, b):
 
 
 merge.reject("clamped", "both count alike, as if such lse were equal", changed(clamped))
+merge.reject("clamped at −10,000", "lse -12000,.*both count alike", changed(lambda a, b: (
+    tiles.merge(*(Partial(p.out, p.lse.clamp(min=-1e4)) for p in (a, b)))[0]
+)))  # fmt: skip
+merge.reject("lse clamped at −10,000", "of lse -12000 and -12001 came -9999.307", changed(lse=(
+    lambda a, b: tiles.merge(a, b).lse.where(
+        (a.lse == -INF) & (b.lse == -INF),
+        torch.logaddexp(a.lse.clamp(min=-1e4), b.lse.clamp(min=-1e4)),
+    )
+)))  # fmt: skip
+merge.reject("−10,000 for −inf", "as if its lse were a number, and above", changed(lambda a, b: (
+    tiles.merge(*(Partial(p.out, p.lse.masked_fill(p.lse == -INF, -1e4)) for p in (a, b)))[0]
+)))  # fmt: skip
 merge.reject("NaN made 0", "NaN made 0 is still wrong", nan_made_0)
 merge.reject("one largest for all", "each query's own two lse", one_largest)
 merge.reject("one largest for all, no NaN", "for several queries or heads", lambda a, b: (

@@ -47,6 +47,7 @@ def merge(function: Callable[[Part, Part], Part]) -> None:
         ([5000.0, 900.0], [5001.0, 899.5]),
         ([-5000.0, -901.0], [-5000.5, -900.0]),
         ([300.0, -700.0], [-300.0, 800.0]),
+        ([-12_000.0, -INF], [-12_001.0, -12_000.0]),
     ):
         a, b = (part(out, lse) for out, lse in zip(small, (lse_a, lse_b), strict=True))
         expect_merged(answer, a, b)
@@ -167,7 +168,7 @@ def wrong_outputs(a: Part, b: Part, high: bool) -> dict[str, Tensor]:
     (out_a, lse_a), (out_b, lse_b) = ((out.double(), lse.double()) for out, lse in (a, b))
     e_a, e_b, low_a, low_b = (x[..., None] for x in (lse_a.exp(), lse_b.exp(), lse_a, lse_b))
     share_a, share_b = e_a / (e_a + e_b), e_b / (e_a + e_b)
-    of_all = max(low_a.max(), low_b.max())
+    of_all, right_out = max(low_a.max(), low_b.max()), joined(a, b).out
     less_a, less_b = (low_a - of_all).exp(), (low_b - of_all).exp()
     # An answer that fails only where lse are large does not average: it cannot tell them apart.
     return {
@@ -178,6 +179,9 @@ def wrong_outputs(a: Part, b: Part, high: bool) -> dict[str, Tensor]:
         "0 came for every query: exp of 89 is inf in float32 and exp of −104 is 0, and NaN made 0 "
         "is still wrong": 0 * out_a,
         SHARED: ((less_a * out_a + less_b * out_b) / (less_a + less_b)).nan_to_num(0.0),
+        "a part that sees nothing counts as if its lse were a number, and above −12,000": (
+            torch.where(low_a == -INF, out_a, torch.where(low_b == -INF, out_b, right_out))
+        ),
         "that is the part with the larger lse alone": torch.where(low_a > low_b, out_a, out_b),
         "the two were added as they are": out_a + out_b,
         "each has the other's weight": share_b * out_a + share_a * out_b,

@@ -821,7 +821,7 @@ def writes_into_the_layer(layer, rank, world):
 ONE_RANK = r"rank \d of \d has heads"
 heads.reject("packed rows cut in any case", "cut in equal pieces", packed_rows_cut_always)
 heads.reject("repeated, not interleaved", "does not read head i mod h_kv", repeated)
-heads.reject("keys dealt as queries are", "in a row, whichever heads its", keys_dealt_as_queries)
+heads.reject("keys dealt as queries are", "by turns, whichever heads their", keys_dealt_as_queries)
 heads.reject("a copy for each query", "each head once.*the layer's rows", a_copy_for_each_query)
 heads.reject("by turns", "dealt out by turns", by_turns)
 heads.reject("the first columns", r"columns of heads \[0, 1, 2\]$", first_columns)
@@ -846,8 +846,21 @@ heads.reject("columns that begin in d_k", "columns of no whole heads", lambda la
     layer.w_o.weight[:, rank * layer.h // world * layer.d_k :][:, : layer.h // world * layer.d_v],
     dealt(layer, rank, world)[3],
 ))  # fmt: skip
-heads.reject("by the rank", "in a row, whichever heads its", lambda layer, rank, world: (
+heads.reject("by the rank", "by turns, whichever heads their", lambda layer, rank, world: (
     dealt(layer, rank, world, read=[rank % layer.h_kv] if world > layer.h_kv else None)
+))  # fmt: skip
+
+
+def copied_values_divided(layer, rank, world):
+    rows, biases, *others = dealt(layer, rank, world)
+    whole = len(rows) - max(layer.h_kv // world, 1) * layer.d_v
+    share = torch.ones(len(rows))
+    share[whole:] = 1 / max(world // layer.h_kv, 1)
+    return rows * share[:, None], biases * share, *others
+
+
+heads.reject("copied values divided", "no one head as values.*number of their copies", (
+    copied_values_divided
 ))  # fmt: skip
 heads.reject("the layer is written into", "its parameters changed", writes_into_the_layer)
 
@@ -1242,3 +1255,9 @@ for axis, what in enumerate(("texts", "heads")):
     ring.reject(f"one largest for all {what}", "300 higher than the last head's.*NaN", (
         lambda *a, axis=axis: with_running_largest(*a, axes=(axis, -1))
     ))  # fmt: skip
+ring.reject("not itself, and a sum of 0", "position 0 has a key.*own position$", lambda *a: (
+    with_running_largest(*a, itself=False)
+))  # fmt: skip
+ring.reject("alone, and shifts", "that is alone does not call shift", lambda rank, q, k, v: (
+    passed_on(rank, q, rank.shift(k) if rank.world == 1 else k, v)
+))  # fmt: skip

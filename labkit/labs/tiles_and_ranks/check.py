@@ -708,7 +708,7 @@ def expect_share(outcome: Outcome, layer: MultiHeadAttention, rank: int, world: 
     ]
     columns = found(w_o.T, layer.w_o.weight.detach().T, d_v)
     told = ", ".join(
-        f"{'no whole heads' if None in heads else f'rows of heads {heads}'} as {what}"
+        f"{'rows of no one head' if None in heads else f'rows of heads {heads}'} as {what}"
         for heads, what in zip(names, ("queries", "keys", "values"), strict=True)
     )
     fits = names == [mine, read, read] and columns == mine
@@ -776,7 +776,8 @@ def known_cuts(layer: MultiHeadAttention, rank: int, world: int) -> dict[str, Te
         return torch.cat([*parts, of_heads(layer.w_v.weight, layer.d_v, read)]).double()
 
     apart = list(range(rank, layer.h, world))
-    g = max(layer.h_kv // world, 1)
+    g, copies = max(layer.h_kv // world, 1), max(world // layer.h_kv, 1)
+    rows, of_values = dealt(mine, sorted({i // readers for i in mine})), g * layer.d_v
     return {
         "w_qkv was cut in equal pieces as it lies, and first in it are the rows of all queries": (
             torch.tensor_split(layer.w_qkv.weight.detach().double(), world)[rank]
@@ -787,8 +788,11 @@ def known_cuts(layer: MultiHeadAttention, rank: int, world: int) -> dict[str, Te
         "head i of the queries does not read head i mod h_kv": dealt(
             mine, list(dict.fromkeys(i % layer.h_kv for i in mine))
         ),
-        "heads of keys were dealt to the ranks in a row, whichever heads its queries read": dealt(
+        "heads of keys were dealt to the ranks by turns, whichever heads their queries read": dealt(
             mine, [i % layer.h_kv for i in range(rank * g, (rank + 1) * g)]
+        ),
+        "values were divided by the number of their copies, but a query head reads only one": (
+            torch.cat([rows[:-of_values], rows[-of_values:] / copies])
         ),
     }
 
@@ -847,6 +851,10 @@ class Ring:
         """Note that a rank is about to shift a tensor, or refuse it."""
         with self.lock:
             self.calls[rank] += 1
+            if self.world == 1:
+                raise Refused(
+                    "a rank that is alone does not call shift", "it did, with nobody to reach"
+                )
             if self.calls[rank] > self.most_calls:
                 raise Refused(
                     f"each of {self.world} ranks calls shift {self.most_calls} times at most",
@@ -989,6 +997,15 @@ def expect_ring(answer: Answer, seed: int, case: Rings) -> None:
         )
         if isinstance(value, Tensor) and value.shape == rows.shape:
             unseen = ", even if a query sees nothing of a block"
+            # Where the first position has no key, its sum of exponentials is 0 in any case.
+            at = torch.arange(n)
+            strict = attended(q, k, v, at < at[:, None])[..., here, :]
+            of_rank.demand(
+                not value.isnan().any() or not near(value.detach().double().nan_to_num(), strict),
+                "every position attends to itself too, so that position 0 has a key",
+                f"{int(value.isnan().sum())} of {value.numel()} are NaN, for it has none: the "
+                "mask hides the key at a query's own position",
+            )
             of_rank.demand(
                 not value.isnan().any(),
                 f"a number in every place{REMARKS[what] or unseen}",

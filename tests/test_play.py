@@ -790,6 +790,13 @@ def test_outputs_none_of_which_is_a_number_are_off_by_nothing():
     assert laboratory.alt.endswith("8 of 8 outputs are wrong: none is a number.")
 
 
+def test_outputs_that_are_right_beside_some_that_are_no_numbers_are_not_off():
+    laboratory = tiles_and_ranks.laboratory()
+    off(laboratory, bug="nothing and nothing make NaN")
+    told = r"[1-7] of 8 outputs are wrong: no number came there, and all others are right\.$"
+    assert re.search(told, laboratory.alt)
+
+
 def test_every_bug_of_tiles_is_tried():
     assert {bug for bug, *_ in HIDES_TILES} == set(tiles_and_ranks.BUGS) - {"none"}
 

@@ -202,10 +202,41 @@ def log1p_turned(a, b):
 
 
 merge.reject("clamped", "both count alike, as if such lse were equal", changed(clamped))
+merge.reject("clamped at −10,000", "lse -12000,.*both count alike", changed(lambda a, b: (
+    tiles.merge(*(Partial(p.out, p.lse.clamp(min=-1e4)) for p in (a, b)))[0]
+)))  # fmt: skip
+merge.reject("lse clamped at −10,000", "of lse -12000 and -12001 came -9999.307", changed(lse=(
+    lambda a, b: tiles.merge(a, b).lse.where(
+        (a.lse == -INF) & (b.lse == -INF),
+        torch.logaddexp(a.lse.clamp(min=-1e4), b.lse.clamp(min=-1e4)),
+    )
+)))  # fmt: skip
+merge.reject("−10,000 for −inf", "as if its lse were a number, and above", changed(lambda a, b: (
+    tiles.merge(*(Partial(p.out, p.lse.masked_fill(p.lse == -INF, -1e4)) for p in (a, b)))[0]
+)))  # fmt: skip
 merge.reject("NaN made 0", "NaN made 0 is still wrong", nan_made_0)
 merge.reject("one largest for all", "each query's own two lse", one_largest)
-merge.reject("one largest for all, no NaN", "of all queries was taken off", lambda a, b: (
+merge.reject("one largest for all, no NaN", "for several queries or heads", lambda a, b: (
     one_largest(a, b, safe=True)
+))  # fmt: skip
+
+
+def one_largest_for_heads(a, b):
+    """Take off what is the largest of all heads at a query."""
+    both = torch.maximum(a.lse, b.lse)
+    top = both.reshape(-1, both.shape[-1]).amax(dim=0).expand_as(both)
+    top = top.masked_fill(top == -INF, 0.0)
+    e_a, e_b = (a.lse - top).exp(), (b.lse - top).exp()
+    total = e_a + e_b
+    out = (e_a[..., None] * a.out + e_b[..., None] * b.out) / total.where(total > 0, 1)[..., None]
+    return out, top + total.log()
+
+
+merge.reject("one largest for all heads", "of lse 0.4 and 1.7 came -inf; one largest", (
+    one_largest_for_heads
+))  # fmt: skip
+merge.reject("one largest for all heads, lse right", "7.*several queries or heads", lambda a, b: (
+    one_largest_for_heads(a, b)[0], tiles.merge(a, b).lse
 ))  # fmt: skip
 merge.reject("log1p of the larger", "difference has the wrong sign", log1p_turned)
 merge.reject("lse first", "came lse, then out", lambda a, b: tiles.merge(a, b)[::-1])
@@ -530,6 +561,31 @@ def partly_seen_skipped(q, k, v, block_q, block_k, is_causal):
 tiled.reject("the largest is not taken off", "a number in every place.*3,200 was added", with_(
     subtract=False
 ))  # fmt: skip
+
+
+def all_at_the_largest_of(*axes):
+    """Make tiles that take one largest score off along some axes, as if it were a query's own."""
+
+    def attend(q, k, v, block_q, block_k, is_causal):
+        rows = []
+        for top in range(0, q.shape[2], block_q):
+            acc = q.new_zeros(*q[:, :, top : top + block_q].shape[:-1], v.shape[-1])
+            total, m = torch.zeros_like(acc[..., :1]), torch.full_like(acc[..., :1], -1e30)
+            for left in range(0, k.shape[2], block_k):
+                s, values = scored(q, k, v, top, left, block_q, block_k, is_causal)
+                new = torch.maximum(m, s.amax(dim=(*axes, -1), keepdim=True))
+                e, less = (s - new).exp(), (m - new).exp()
+                acc, total, m = acc * less + e @ values, total * less + e.sum(-1, True), new
+            rows.append(acc / total)
+        return torch.cat(rows, dim=2)
+
+    return attend
+
+
+for axis, what in enumerate(("texts", "heads")):
+    tiled.reject(f"one largest for all {what}", "NaN, first for query 0 of 14", (
+        all_at_the_largest_of(axis)
+    ))  # fmt: skip
 tiled.reject("NaN where a tile is hidden", "NaN comes of −inf", with_(
     floor=-INF, order=-1
 ))  # fmt: skip
@@ -765,7 +821,7 @@ def writes_into_the_layer(layer, rank, world):
 ONE_RANK = r"rank \d of \d has heads"
 heads.reject("packed rows cut in any case", "cut in equal pieces", packed_rows_cut_always)
 heads.reject("repeated, not interleaved", "does not read head i mod h_kv", repeated)
-heads.reject("keys dealt as queries are", "in a row, whichever heads its", keys_dealt_as_queries)
+heads.reject("keys dealt as queries are", "by turns, whichever heads their", keys_dealt_as_queries)
 heads.reject("a copy for each query", "each head once.*the layer's rows", a_copy_for_each_query)
 heads.reject("by turns", "dealt out by turns", by_turns)
 heads.reject("the first columns", r"columns of heads \[0, 1, 2\]$", first_columns)
@@ -790,8 +846,21 @@ heads.reject("columns that begin in d_k", "columns of no whole heads", lambda la
     layer.w_o.weight[:, rank * layer.h // world * layer.d_k :][:, : layer.h // world * layer.d_v],
     dealt(layer, rank, world)[3],
 ))  # fmt: skip
-heads.reject("by the rank", "in a row, whichever heads its", lambda layer, rank, world: (
+heads.reject("by the rank", "by turns, whichever heads their", lambda layer, rank, world: (
     dealt(layer, rank, world, read=[rank % layer.h_kv] if world > layer.h_kv else None)
+))  # fmt: skip
+
+
+def copied_values_divided(layer, rank, world):
+    rows, biases, *others = dealt(layer, rank, world)
+    whole = len(rows) - max(layer.h_kv // world, 1) * layer.d_v
+    share = torch.ones(len(rows))
+    share[whole:] = 1 / max(world // layer.h_kv, 1)
+    return rows * share[:, None], biases * share, *others
+
+
+heads.reject("copied values divided", "no one head as values.*number of their copies", (
+    copied_values_divided
 ))  # fmt: skip
 heads.reject("the layer is written into", "its parameters changed", writes_into_the_layer)
 
@@ -832,15 +901,17 @@ def side_by_side(rank, q, k, v):
     return out
 
 
-def with_running_largest(rank, q, k, v, hidden=-INF):
+def with_running_largest(rank, q, k, v, hidden=-INF, axes=(-1,), itself=True):
     m = q.shape[2]
     acc, total = torch.zeros_like(v), torch.zeros_like(v[..., :1])
     top = torch.full_like(total, -1e30)
     i = rank.rank * m + torch.arange(m)[:, None]
     for s in range(rank.world):
         j = (rank.rank - s) % rank.world * m + torch.arange(m)
-        scores = (q @ k.mT / q.shape[-1] ** 0.5).masked_fill(j > i, hidden)
-        new = torch.maximum(top, scores.amax(dim=-1, keepdim=True))
+        scores = (q @ k.mT / q.shape[-1] ** 0.5).masked_fill(
+            (j > i) if itself else (j >= i), hidden
+        )
+        new = torch.maximum(top, scores.amax(dim=axes, keepdim=True))
         e, scale = (scores - new).exp(), (top - new).exp()
         acc, total, top = acc * scale + e @ v, total * scale + e.sum(-1, keepdim=True), new
         if s < rank.world - 1:
@@ -1179,4 +1250,14 @@ ring.reject("keys from 0", "keys are counted from the start of their block", rin
 ))  # fmt: skip
 ring.reject("hidden ones −10,000", "12,000 was taken off.*a finite score", lambda *a: (
     with_running_largest(*a, hidden=-1e4)
+))  # fmt: skip
+for axis, what in enumerate(("texts", "heads")):
+    ring.reject(f"one largest for all {what}", "300 higher than the last head's.*NaN", (
+        lambda *a, axis=axis: with_running_largest(*a, axes=(axis, -1))
+    ))  # fmt: skip
+ring.reject("not itself, and a sum of 0", "position 0 has a key.*own position$", lambda *a: (
+    with_running_largest(*a, itself=False)
+))  # fmt: skip
+ring.reject("alone, and shifts", "that is alone does not call shift", lambda rank, q, k, v: (
+    passed_on(rank, q, rank.shift(k) if rank.world == 1 else k, v)
 ))  # fmt: skip

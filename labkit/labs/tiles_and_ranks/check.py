@@ -27,6 +27,7 @@ from labkit.tiles import Partial
 INF = float("inf")
 WITHIN = 1e-4  # how far a number may be off, measured by the largest that should come
 ROUGHLY = 1e-2  # the same where scores are in the thousands: one lse in float32 is rounded by 2e-4
+SHARED = "one largest lse was taken off for several queries or heads, and not each query's own"
 PATIENCE = 5.0  # seconds that the ranks get for one example
 Part = tuple[Tensor, Tensor]  # out, (..., n_q, d_v), and lse, (..., n_q)
 
@@ -46,9 +47,15 @@ def merge(function: Callable[[Part, Part], Part]) -> None:
         ([5000.0, 900.0], [5001.0, 899.5]),
         ([-5000.0, -901.0], [-5000.5, -900.0]),
         ([300.0, -700.0], [-300.0, 800.0]),
+        ([-12_000.0, -INF], [-12_001.0, -12_000.0]),
     ):
         a, b = (part(out, lse) for out, lse in zip(small, (lse_a, lse_b), strict=True))
         expect_merged(answer, a, b)
+    # Two heads of one query, thousands apart
+    heads = [[[2.0, 7.0, -3.0]], [[-1.0, 4.0, 6.0]]], [[[5.0, 0.5, 8.0]], [[9.0, -2.0, 3.0]]]
+    low_and_high = [[5000.0], [0.4]], [[5001.0], [1.7]]
+    a, b = (part(out, lse) for out, lse in zip(heads, low_and_high, strict=True))
+    expect_merged(answer, a, b)
     for seed, (shape, high) in enumerate(
         (((4, 3), 0.0), ((2, 3, 4, 5), 0.0), ((3, 1, 6, 2), 2000.0), ((2, 5, 4, 3), -2000.0))
     ):
@@ -62,10 +69,10 @@ def merge(function: Callable[[Part, Part], Part]) -> None:
     right("merge", "Parts join into what attention over all of their keys gives.")
 
 
-def part(out: list[list[float]], lse: list[float]) -> Part:
-    """Make a part of two queries by hand; where one sees nothing, its output is zero."""
+def part(out: list[Any], lse: list[Any]) -> Part:
+    """Make a part of a few queries by hand; where one sees nothing, its output is zero."""
     held = torch.tensor(lse)
-    return torch.tensor(out).masked_fill(held[:, None] == -INF, 0.0), held
+    return torch.tensor(out).masked_fill(held[..., None] == -INF, 0.0), held
 
 
 def expect_merged(answer: Answer, a: Part, b: Part) -> None:
@@ -161,7 +168,7 @@ def wrong_outputs(a: Part, b: Part, high: bool) -> dict[str, Tensor]:
     (out_a, lse_a), (out_b, lse_b) = ((out.double(), lse.double()) for out, lse in (a, b))
     e_a, e_b, low_a, low_b = (x[..., None] for x in (lse_a.exp(), lse_b.exp(), lse_a, lse_b))
     share_a, share_b = e_a / (e_a + e_b), e_b / (e_a + e_b)
-    of_all = max(low_a.max(), low_b.max())
+    of_all, right_out = max(low_a.max(), low_b.max()), joined(a, b).out
     less_a, less_b = (low_a - of_all).exp(), (low_b - of_all).exp()
     # An answer that fails only where lse are large does not average: it cannot tell them apart.
     return {
@@ -171,9 +178,10 @@ def wrong_outputs(a: Part, b: Part, high: bool) -> dict[str, Tensor]:
         / 2,
         "0 came for every query: exp of 89 is inf in float32 and exp of −104 is 0, and NaN made 0 "
         "is still wrong": 0 * out_a,
-        "the largest lse of all queries was taken off, and not each query's own": (
-            (less_a * out_a + less_b * out_b) / (less_a + less_b)
-        ).nan_to_num(0.0),
+        SHARED: ((less_a * out_a + less_b * out_b) / (less_a + less_b)).nan_to_num(0.0),
+        "a part that sees nothing counts as if its lse were a number, and above −12,000": (
+            torch.where(low_a == -INF, out_a, torch.where(low_b == -INF, out_b, right_out))
+        ),
         "that is the part with the larger lse alone": torch.where(low_a > low_b, out_a, out_b),
         "the two were added as they are": out_a + out_b,
         "each has the other's weight": share_b * out_a + share_a * out_b,
@@ -187,7 +195,9 @@ def wrong_outputs(a: Part, b: Part, high: bool) -> dict[str, Tensor]:
 def wrong_sums(a: Part, b: Part) -> dict[str, Tensor]:
     """Give lse of merges that go wrong, by the words for it."""
     lse_a, lse_b = a[1].double(), b[1].double()
+    of_all = max(lse_a.max(), lse_b.max())
     return {
+        SHARED: of_all + ((lse_a - of_all).exp() + (lse_b - of_all).exp()).log(),
         "that is the larger of the two": torch.maximum(lse_a, lse_b),
         "that is their sum": lse_a + lse_b,
         "that is their mean": (lse_a + lse_b) / 2,
@@ -238,6 +248,7 @@ TILES: tuple[Tiles, ...] = (
     (3, 2, 1, 9, 5, 4, 6, 7, True, "any"),
     (2, 3, 7, 12, 1, 1, 1, 5, True, "any"),
     (3, 2, 7, 11, 4, 5, 6, 1, False, "any"),
+    (2, 3, 14, 25, 4, 5, 8, 9, True, "lie apart"),
 )
 # One head, n larger than the widths, and small tiles: rows of tiles would show in memory, even as
 # a mask, and so would tiles that are kept.
@@ -256,15 +267,18 @@ REMARKS = {
     "are 12,000 lower": "; in this example 12,000 was taken off all scores",
     "rise by hundreds": "; in this example scores rise by 300 from key to key",
     "fall by hundreds": "; in this example scores fall by 300 from key to key",
+    "lie apart": "; in this example the scores of each head are 300 higher than the last head's, "
+    "from text to text too",
 }
-RAISED = {  # by how much scores rise from key to key, and how high the first is
-    "rise": (2, 0),
-    "fall": (-2, 0),
-    "are 3,200 higher": (0, 3200),
-    "are 3,200 lower": (0, -3200),
-    "are 12,000 lower": (0, -12_000),
-    "rise by hundreds": (300, 0),
-    "fall by hundreds": (-300, 0),
+RAISED = {  # by how much scores rise from key to key and from head to head; how high the first is
+    "rise": (2, 0, 0),
+    "fall": (-2, 0, 0),
+    "are 3,200 higher": (0, 0, 3200),
+    "are 3,200 lower": (0, 0, -3200),
+    "are 12,000 lower": (0, 0, -12_000),
+    "rise by hundreds": (300, 0, 0),
+    "fall by hundreds": (-300, 0, 0),
+    "lie apart": (0, 300, 0),
 }
 NAN = (
     "NaN comes of −inf − (−inf), of 0 · inf and of 0/0, and in float32 the exponential of 89 is "
@@ -412,9 +426,10 @@ def drawn(seed: int, sizes: tuple[int, ...], what: str) -> list[Tensor]:
     if not REMARKS[what]:
         return [1.5 * q, k, v]
     q, k = (2 * q).round() / 2, (2 * k).round() / 2
-    slope, constant = RAISED[what]
+    slope, step, constant = RAISED[what]
+    heads = torch.arange(B * h).view(B, h, 1)
     # The scale takes √d_k away again.
-    q[..., 0], k[..., 0] = d_k**0.5, constant + slope * torch.arange(n_k)
+    q[..., 0], k[..., 0] = d_k**0.5, constant + slope * torch.arange(n_k) + step * heads
     return [q, k, v]
 
 
@@ -693,7 +708,7 @@ def expect_share(outcome: Outcome, layer: MultiHeadAttention, rank: int, world: 
     ]
     columns = found(w_o.T, layer.w_o.weight.detach().T, d_v)
     told = ", ".join(
-        f"{'no whole heads' if None in heads else f'rows of heads {heads}'} as {what}"
+        f"{'rows of no one head' if None in heads else f'rows of heads {heads}'} as {what}"
         for heads, what in zip(names, ("queries", "keys", "values"), strict=True)
     )
     fits = names == [mine, read, read] and columns == mine
@@ -761,7 +776,8 @@ def known_cuts(layer: MultiHeadAttention, rank: int, world: int) -> dict[str, Te
         return torch.cat([*parts, of_heads(layer.w_v.weight, layer.d_v, read)]).double()
 
     apart = list(range(rank, layer.h, world))
-    g = max(layer.h_kv // world, 1)
+    g, copies = max(layer.h_kv // world, 1), max(world // layer.h_kv, 1)
+    rows, of_values = dealt(mine, sorted({i // readers for i in mine})), g * layer.d_v
     return {
         "w_qkv was cut in equal pieces as it lies, and first in it are the rows of all queries": (
             torch.tensor_split(layer.w_qkv.weight.detach().double(), world)[rank]
@@ -772,8 +788,11 @@ def known_cuts(layer: MultiHeadAttention, rank: int, world: int) -> dict[str, Te
         "head i of the queries does not read head i mod h_kv": dealt(
             mine, list(dict.fromkeys(i % layer.h_kv for i in mine))
         ),
-        "heads of keys were dealt to the ranks in a row, whichever heads its queries read": dealt(
+        "heads of keys were dealt to the ranks by turns, whichever heads their queries read": dealt(
             mine, [i % layer.h_kv for i in range(rank * g, (rank + 1) * g)]
+        ),
+        "values were divided by the number of their copies, but a query head reads only one": (
+            torch.cat([rows[:-of_values], rows[-of_values:] / copies])
         ),
     }
 
@@ -789,6 +808,7 @@ RINGS: tuple[Rings, ...] = (
     (2, 3, 1, 5, 4, 6, "fall by hundreds"),
     (1, 2, 3, 4, 6, 5, "any"),
     (3, 1, 2, 5, 16, 4, "rise by hundreds"),
+    (4, 2, 3, 5, 16, 7, "lie apart"),
 )
 LONG_RING = (5, 1, 1, 7, 3, 2, "any")  # m is larger than the widths
 
@@ -831,6 +851,10 @@ class Ring:
         """Note that a rank is about to shift a tensor, or refuse it."""
         with self.lock:
             self.calls[rank] += 1
+            if self.world == 1:
+                raise Refused(
+                    "a rank that is alone does not call shift", "it did, with nobody to reach"
+                )
             if self.calls[rank] > self.most_calls:
                 raise Refused(
                     f"each of {self.world} ranks calls shift {self.most_calls} times at most",
@@ -973,6 +997,15 @@ def expect_ring(answer: Answer, seed: int, case: Rings) -> None:
         )
         if isinstance(value, Tensor) and value.shape == rows.shape:
             unseen = ", even if a query sees nothing of a block"
+            # Where the first position has no key, its sum of exponentials is 0 in any case.
+            at = torch.arange(n)
+            strict = attended(q, k, v, at < at[:, None])[..., here, :]
+            of_rank.demand(
+                not value.isnan().any() or not near(value.detach().double().nan_to_num(), strict),
+                "every position attends to itself too, so that position 0 has a key",
+                f"{int(value.isnan().sum())} of {value.numel()} are NaN, for it has none: the "
+                "mask hides the key at a query's own position",
+            )
             of_rank.demand(
                 not value.isnan().any(),
                 f"a number in every place{REMARKS[what] or unseen}",

@@ -200,8 +200,13 @@ def draw(
             "y": [0.0 for none in lost if none],
         },
     ]
-    nans = f", and {int(lost.sum())} are not numbers" if lost.any() else ""
-    told = "none is a number" if lost.all() else f"off by {off[~lost].max():.2f} at most{nans}"
+    if lost.all():
+        told = "none is a number"
+    elif lost.any() and torch.equal(lost, wrong):
+        told = "no number came there, and all others are right"
+    else:
+        nans = f", and {int(lost.sum())} are not numbers" if lost.any() else ""
+        told = f"off by {off[~lost].max():.2f} at most{nans}"
     return figures.figure(
         traces,
         title="How far the output of each query is off",

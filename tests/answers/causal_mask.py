@@ -191,11 +191,23 @@ def zero_is_hidden(scores, may):
     return kept.masked_fill(kept == 0, -INF).softmax(dim=-1).nan_to_num()
 
 
+def shifted_by_all(scores, may):
+    hidden = torch.where(may, scores, -INF)
+    e = torch.exp(hidden - hidden.max())
+    return e / e.sum(dim=-1, keepdim=True)
+
+
 weights.accept(
     "the lowest number, then zeros",
     lambda s, m: filled(s, m, torch.finfo(s.dtype).min).masked_fill(~m, 0.0),
 )
 weights.reject("exponentials overflow", "no number overflows", unshifted(torch.float32))
+weights.reject(
+    "shifted by the largest score of all",
+    "a largest score of its own.*came \\[\\[0, 0, 0\\], \\[0.269",
+    lambda s, m: shifted_by_all(s, m).nan_to_num(),
+)
+weights.reject("the same, with NaN", "a largest score of its own.*nan", shifted_by_all)
 weights.reject("a score of 0 is hidden", r"proportions.*came \[0, 1\]", zero_is_hidden)
 
 

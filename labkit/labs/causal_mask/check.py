@@ -111,24 +111,30 @@ def masked_weights(function: Callable[[Tensor, Tensor], Tensor]) -> None:
         "the mask that is handed over decides, causal or not",
         f"came {show(p)}{recognise(p, mistakes(scores, may))}",
     )
-    for row, open_keys, shares, because in (
-        ([200, 201, 5], 2, [0.2689, 0.7311, 0], "scores may be large, and no number overflows"),
-        ([0, 0, 1e6], 2, [0.5, 0.5, 0], "a hidden score has no say, however large it is"),
+    for rows, open_keys, shares, because in (
+        ([[200, 201, 5]], 2, [0.2689, 0.7311, 0], "scores may be large, and no number overflows"),
         (
-            [-2e9, -3e9, 0],
+            [[3, 4, 7], [2000, 2001, 5]],
+            2,
+            [0.2689, 0.7311, 0],
+            "one row may lie far below another, and each has a largest score of its own",
+        ),
+        ([[0, 0, 1e6]], 2, [0.5, 0.5, 0], "a hidden score has no say, however large it is"),
+        (
+            [[-2e9, -3e9, 0]],
             2,
             [1, 0, 0],
             "however low the visible scores are, they alone share the weight",
         ),
-        ([-3e38, 7, -4], 1, [1, 0, 0], "the only key left gets all, however low its score"),
+        ([[-3e38, 7, -4]], 1, [1, 0, 0], "the only key left gets all, however low its score"),
     ):
-        scores_of_row, may_of_row = torch.tensor([row]).float(), torch.arange(3)[None] < open_keys
-        extreme = answer(scores=scores_of_row, may=may_of_row)
+        far, may_of_row = torch.tensor(rows).float(), torch.arange(3)[None] < open_keys
+        extreme = answer(scores=far, may=may_of_row)
         p = extreme.value
-        if isinstance(p, Tensor) and p.shape == (1, 3):
+        if isinstance(p, Tensor) and p.shape == far.shape:
             told = f"{because}: the weights are {show(shares)}"
             extreme.demand(near(p.detach().double(), [shares]), told, f"came {show(p)}")
-        extreme.tensor(1, 3)
+        extreme.tensor(*far.shape)
     blind = answer(scores=scores, may=may & torch.tensor([[True], [False], [True]]))
     expected = "a row with no key left gets zero weights, on purpose"
     p = blind.value if isinstance(blind.value, Tensor) else torch.zeros(0)

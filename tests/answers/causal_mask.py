@@ -235,6 +235,18 @@ def cut_by_cut(
     return answer
 
 
+def by_closeness(**tolerance):
+    def answer(network, x):
+        before = network(x)
+        for cut in range(1, x.shape[1]):
+            after = network(torch.cat([x[:, :cut], fresh(x[:, cut:])], dim=1))
+            if not torch.allclose(after[:, :cut], before[:, :cut], **tolerance):
+                return True
+        return False
+
+    return answer
+
+
 def by_length(network, x):
     """Leave later inputs out."""
     whole = network(x)
@@ -338,11 +350,21 @@ leaks.reject("each replaced by the next", "unnoticed", cut_by_cut(change=lambda 
 leaks.reject("backward from sizes", ZERO, by_backward(torch.ones, fold=torch.abs))
 leaks.reject(
     "a bar that grows with the outputs",
-    "five of many features",
+    "output 0 is 100 more.*unnoticed",
     cut_by_cut(bar=lambda y: 1e-4 * y.abs().max()),
 )
 leaks.reject(
     "very large numbers", "up to rounding.*alarm", cut_by_cut(change=lambda p: 1e4 * fresh(p))
+)
+leaks.reject(
+    "a tolerance relative to each output",
+    "rounding.*alarm.*output near 0",
+    by_closeness(rtol=1e-5, atol=1e-8),
+)
+leaks.reject(
+    "a relative tolerance of a thousandth",
+    "output 0 is 100 more.*unnoticed",
+    by_closeness(rtol=1e-3, atol=1e-5),
 )
 leaks.reject("set to zero", ZERO, cut_by_cut(change=torch.zeros_like))
 leaks.reject("the sign turned", ZERO, cut_by_cut(change=torch.neg))
@@ -378,6 +400,17 @@ def map_by_change(change=fresh, move=lambda difference: difference.abs().amax(1)
             other = x.clone()
             other[j] = change(x[j])
             columns.append(move(network(other) - before) > bar)
+        return torch.stack(columns, dim=1)
+
+    return answer
+
+
+def map_by_closeness(**tolerance):
+    def answer(network, x):
+        before, columns = network(x), []
+        for j in range(len(x)):
+            after = network(torch.cat([x[:j], fresh(x[j : j + 1]), x[j + 1 :]]))
+            columns.append(~torch.isclose(after, before, **tolerance).all(dim=1))
         return torch.stack(columns, dim=1)
 
     return answer
@@ -463,6 +496,21 @@ depends.reject(
     map_by_change(change=lambda part: 1e4 * fresh(part)),
 )
 depends.reject("derivatives added", PAIRS, map_by_jacobian(lambda j: j.sum((1, 3)).abs()))
+depends.reject(
+    "a tolerance relative to each output",
+    "up to rounding.*too many",
+    map_by_closeness(rtol=1e-5, atol=1e-8),
+)
+depends.reject(
+    "a relative tolerance of a thousandth",
+    r"output 0 is 100 more.*\(0, 1\) are missing",
+    map_by_closeness(rtol=1e-3, atol=1e-5),
+)
+depends.reject(
+    "each feature by itself",
+    r"output 0 is 100 more.*\(0, 1\) are missing",
+    map_by_jacobian(lambda j: torch.einsum("idjd->ijd", j).abs().amax(dim=2)),
+)
 depends.reject("positive derivatives only", PAIRS, map_by_jacobian(lambda j: j.amax((1, 3))))
 depends.reject("one is added to all features", PAIRS, map_by_change(change=lambda part: part + 1))
 depends.reject("any number that is not the same", "too many", map_by_change(bar=0))

@@ -428,12 +428,13 @@ def normed(words: str, reach: Reach) -> Network:
 def forth_and_back(x: Tensor) -> Tensor:
     """Add up what came so far as all there is less what is to come, and the same of a mean.
 
-    Rounding is left, of the output and of its derivative.
+    Rounding is left, of the output and of its derivative. Of the first feature only that is left.
     """
     mean = x.mean(dim=-2, keepdim=True)
     tanh_by_hand = 1 - 2 / (1 + (2 * mean).exp())
     later = x.flip(-2).cumsum(dim=-2).flip(-2) - x
-    return x.sum(dim=-2, keepdim=True) - later + (mean.tanh() - tanh_by_hand)
+    y = x.sum(dim=-2, keepdim=True) - later + (mean.tanh() - tanh_by_hand)
+    return torch.cat([(y - x.cumsum(dim=-2))[..., :1], y[..., 1:]], dim=-1)
 
 
 def by_place(x: Tensor) -> Tensor:
@@ -447,6 +448,14 @@ def whisper(x: Tensor) -> Tensor:
     heard = torch.zeros(x.shape[-2:]).to(x)
     heard[0, -5:] = 5e-4
     return 10 * mix(reference_mask(x.shape[-2]), x) + heard * x[..., -1:, :]
+
+
+def aside(x: Tensor) -> Tensor:
+    """Mix causally; output 0 is far from 0, and hears input 1 a little in every next feature."""
+    start = torch.zeros(x.shape[-2:]).to(x)
+    start[0] = 1
+    heard = 3e-4 * x[..., [1 % x.shape[-2]], :].roll(1, dims=-1)
+    return mix(reference_mask(x.shape[-2]), x) + start * (100 + heard)
 
 
 WIDE = Network(
@@ -481,10 +490,17 @@ NETWORKS = (
     attention("a causal mask, but the second half sees each other freely", open_end),
     mixture("a causal mixture", reference_mask),
     Network(
-        "a causal sum, up to rounding",
+        "a causal sum, up to rounding; its first feature is 0, up to rounding",
         reference_mask,
         forth_and_back,
-        caution=", which is rounding, and it grows with the numbers that are put in",
+        caution=", which is rounding: it grows with the numbers that are put in, and beside an "
+        "output near 0 it is large",
+    ),
+    Network(
+        "a causal mixture, but output 0 is 100 more, and each of its features also hears the "
+        "feature before it of input 1 a little",
+        look(0, 1),
+        aside,
     ),
     Network(
         "output i of n is input i times (i + 1)/n",

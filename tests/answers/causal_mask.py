@@ -318,6 +318,9 @@ UNNOTICED = "True: .*went unnoticed"
 ALARM = "a false alarm"
 leaks.reject("changes nothing", UNNOTICED, cut_by_cut(change=lambda part: part))
 leaks.reject("changes the past", ALARM, one_by_one(seen=lambda moved, j: moved[:, j + 1 :].sum(1)))
+SWAP = "alarm.*True and False have changed places"
+leaks.reject("True for sound", SWAP, lambda net, x: not cut_by_cut()(net, x))
+leaks.reject("True for sound, by length", SWAP, lambda net, x: not by_length(net, x))
 OWN = "own input was changed"
 leaks.reject("looks at all outputs", OWN, cut_by_cut(seen=lambda moved, cut: moved))
 leaks.reject("one position too many", OWN, cut_by_cut(seen=lambda moved, cut: moved[:, : cut + 1]))
@@ -365,6 +368,11 @@ leaks.reject(
     "a relative tolerance of a thousandth",
     "output 0 is 100 more.*unnoticed",
     by_closeness(rtol=1e-3, atol=1e-5),
+)
+leaks.reject(
+    "each feature by itself",
+    "output 0 is 100 more.*unnoticed",
+    by_jacobian(fold=lambda j: torch.einsum("aidbjd->ijd", j.abs()).sum(2)),
 )
 leaks.reject("set to zero", ZERO, cut_by_cut(change=torch.zeros_like))
 leaks.reject("the sign turned", ZERO, cut_by_cut(change=torch.neg))

@@ -111,7 +111,7 @@ def masked_weights(function: Callable[[Tensor, Tensor], Tensor]) -> None:
         "the mask that is handed over decides, causal or not",
         f"came {show(p)}{recognise(p, mistakes(scores, may))}",
     )
-    for rows, open_keys, shares, because in (
+    for scores_of_rows, open_keys, shares, because in (
         ([[200, 201, 5]], 2, [0.2689, 0.7311, 0], "scores may be large, and no number overflows"),
         (
             [[3, 4, 7], [2000, 2001, 5]],
@@ -128,7 +128,7 @@ def masked_weights(function: Callable[[Tensor, Tensor], Tensor]) -> None:
         ),
         ([[-3e38, 7, -4]], 1, [1, 0, 0], "the only key left gets all, however low its score"),
     ):
-        far, may_of_row = torch.tensor(rows).float(), torch.arange(3)[None] < open_keys
+        far, may_of_row = torch.tensor(scores_of_rows).float(), torch.arange(3)[None] < open_keys
         extreme = answer(scores=far, may=may_of_row)
         p = extreme.value
         if isinstance(p, Tensor) and p.shape == far.shape:

@@ -191,11 +191,23 @@ def zero_is_hidden(scores, may):
     return kept.masked_fill(kept == 0, -INF).softmax(dim=-1).nan_to_num()
 
 
+def shifted_by_all(scores, may):
+    hidden = torch.where(may, scores, -INF)
+    e = torch.exp(hidden - hidden.max())
+    return e / e.sum(dim=-1, keepdim=True)
+
+
 weights.accept(
     "the lowest number, then zeros",
     lambda s, m: filled(s, m, torch.finfo(s.dtype).min).masked_fill(~m, 0.0),
 )
 weights.reject("exponentials overflow", "no number overflows", unshifted(torch.float32))
+weights.reject(
+    "shifted by the largest score of all",
+    "a largest score of its own.*came \\[\\[0, 0, 0\\], \\[0.269",
+    lambda s, m: shifted_by_all(s, m).nan_to_num(),
+)
+weights.reject("the same, with NaN", "a largest score of its own.*nan", shifted_by_all)
 weights.reject("a score of 0 is hidden", r"proportions.*came \[0, 1\]", zero_is_hidden)
 
 
@@ -217,6 +229,18 @@ def cut_by_cut(
         for cut in range(1, x.shape[1]) if cuts is None else cuts(x.shape[1]):
             other = torch.cat([x[:, :cut], change(x[:, cut:])], dim=1)
             if not seen(network(other) - before, cut).abs().max() <= bar(before):
+                return True
+        return False
+
+    return answer
+
+
+def by_closeness(**tolerance):
+    def answer(network, x):
+        before = network(x)
+        for cut in range(1, x.shape[1]):
+            after = network(torch.cat([x[:, :cut], fresh(x[:, cut:])], dim=1))
+            if not torch.allclose(after[:, :cut], before[:, :cut], **tolerance):
                 return True
         return False
 
@@ -294,6 +318,9 @@ UNNOTICED = "True: .*went unnoticed"
 ALARM = "a false alarm"
 leaks.reject("changes nothing", UNNOTICED, cut_by_cut(change=lambda part: part))
 leaks.reject("changes the past", ALARM, one_by_one(seen=lambda moved, j: moved[:, j + 1 :].sum(1)))
+SWAP = "alarm.*True and False have changed places"
+leaks.reject("True for sound", SWAP, lambda net, x: not cut_by_cut()(net, x))
+leaks.reject("True for sound, by length", SWAP, lambda net, x: not by_length(net, x))
 OWN = "own input was changed"
 leaks.reject("looks at all outputs", OWN, cut_by_cut(seen=lambda moved, cut: moved))
 leaks.reject("one position too many", OWN, cut_by_cut(seen=lambda moved, cut: moved[:, : cut + 1]))
@@ -326,11 +353,26 @@ leaks.reject("each replaced by the next", "unnoticed", cut_by_cut(change=lambda 
 leaks.reject("backward from sizes", ZERO, by_backward(torch.ones, fold=torch.abs))
 leaks.reject(
     "a bar that grows with the outputs",
-    "five of many features",
+    "output 0 is 100 more.*unnoticed",
     cut_by_cut(bar=lambda y: 1e-4 * y.abs().max()),
 )
 leaks.reject(
     "very large numbers", "up to rounding.*alarm", cut_by_cut(change=lambda p: 1e4 * fresh(p))
+)
+leaks.reject(
+    "a tolerance relative to each output",
+    "rounding.*alarm.*output near 0",
+    by_closeness(rtol=1e-5, atol=1e-8),
+)
+leaks.reject(
+    "a relative tolerance of a thousandth",
+    "output 0 is 100 more.*unnoticed",
+    by_closeness(rtol=1e-3, atol=1e-5),
+)
+leaks.reject(
+    "each feature by itself",
+    "output 0 is 100 more.*unnoticed",
+    by_jacobian(fold=lambda j: torch.einsum("aidbjd->ijd", j.abs()).sum(2)),
 )
 leaks.reject("set to zero", ZERO, cut_by_cut(change=torch.zeros_like))
 leaks.reject("the sign turned", ZERO, cut_by_cut(change=torch.neg))
@@ -366,6 +408,17 @@ def map_by_change(change=fresh, move=lambda difference: difference.abs().amax(1)
             other = x.clone()
             other[j] = change(x[j])
             columns.append(move(network(other) - before) > bar)
+        return torch.stack(columns, dim=1)
+
+    return answer
+
+
+def map_by_closeness(**tolerance):
+    def answer(network, x):
+        before, columns = network(x), []
+        for j in range(len(x)):
+            after = network(torch.cat([x[:j], fresh(x[j : j + 1]), x[j + 1 :]]))
+            columns.append(~torch.isclose(after, before, **tolerance).all(dim=1))
         return torch.stack(columns, dim=1)
 
     return answer
@@ -451,6 +504,21 @@ depends.reject(
     map_by_change(change=lambda part: 1e4 * fresh(part)),
 )
 depends.reject("derivatives added", PAIRS, map_by_jacobian(lambda j: j.sum((1, 3)).abs()))
+depends.reject(
+    "a tolerance relative to each output",
+    "up to rounding.*too many",
+    map_by_closeness(rtol=1e-5, atol=1e-8),
+)
+depends.reject(
+    "a relative tolerance of a thousandth",
+    r"output 0 is 100 more.*\(0, 1\) are missing",
+    map_by_closeness(rtol=1e-3, atol=1e-5),
+)
+depends.reject(
+    "each feature by itself",
+    r"output 0 is 100 more.*\(0, 1\) are missing",
+    map_by_jacobian(lambda j: torch.einsum("idjd->ijd", j).abs().amax(dim=2)),
+)
 depends.reject("positive derivatives only", PAIRS, map_by_jacobian(lambda j: j.amax((1, 3))))
 depends.reject("one is added to all features", PAIRS, map_by_change(change=lambda part: part + 1))
 depends.reject("any number that is not the same", "too many", map_by_change(bar=0))

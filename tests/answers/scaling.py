@@ -126,6 +126,14 @@ draw.reject(
 )
 
 
+def rounded(digits):
+    return lambda d, k, b: product(
+        torch.randn(b, d).round(decimals=digits), torch.randn(b, k, d).round(decimals=digits)
+    )
+
+
+draw.reject("rounded entries", "exactly 0; are entries rounded", rounded(0))
+draw.reject("entries of two digits", "exactly 0; are entries rounded", rounded(2))
 draw.reject(
     "lengths of 1 squeezed away",
     r"shape \(1, 5\)",
@@ -213,14 +221,22 @@ weights.reject(
 )
 weights.reject(
     "scores of both signs cut off",
-    "less than 1e-30.*cut off",
+    "less than 1e-30.*scores cut off",
     lambda s, c: F.softmax((s * c).clamp(-40, 40), 1),
 )
 weights.reject(
     "large scores cut off",
-    "the softmax of each row.*are large ones cut off",
+    "the softmax of each row.*are scores cut off",
     lambda s, c: F.softmax((s * c).clamp(max=80), 1),
 )
+
+
+def with_a_little_more(scores, scale):
+    e = (scores * scale - (scores * scale).amax(dim=1, keepdim=True)).exp() + 1e-9
+    return e / e.sum(dim=1, keepdim=True)
+
+
+weights.reject("a little added", "or is a small number added", with_a_little_more)
 weights.reject(
     "axes of length 1 squeezed away", r"shape \(1, 3\)", lambda s, c: F.softmax(s * c, 1).squeeze()
 )
@@ -460,7 +476,7 @@ share.accept("loop and count", share_by_loop)
 share.accept("a Python number", lambda d, b: int((peaks_of(d) < b).sum()) / 2_000)
 share.accept("a numpy number", lambda d, b: np.mean(peaks_of(d, draws=10_000).numpy() < b))
 
-share.reject("percent", "count", lambda d, b: 100 * (peaks_of(d) < b).float().mean())
+share.reject("percent", "in percent", lambda d, b: 100 * (peaks_of(d) < b).float().mean())
 share.reject("count", "count", lambda d, b: int((peaks_of(d) < b).sum()))
 share.reject("the complement", "not under", lambda d, b: (peaks_of(d) >= b).float().mean())
 share.reject("no scale", "without the scale", lambda d, b: (peaks_of(d, 1.0) < b).float().mean())
@@ -474,7 +490,7 @@ share.reject("bound not used", "near", lambda d, b: (peaks_of(d) < 0.30).float()
 share.reject("width not used", "near", lambda d, b: (peaks_of(64) < b).float().mean())
 share.reject(
     "all weights, not the largest",
-    "near",
+    "share of all weights that are under it",
     lambda d, b: ((scores_of(d) * d**-0.5).softmax(1) < b).float().mean(),
 )
 share.reject("the draws themselves", "number", lambda d, b: peaks_of(d) < b)
@@ -517,6 +533,8 @@ with torch.random.fork_rng(devices=[]):
 all_four.accept("as a fraction", Fraction(8, 100))
 all_four.accept("a counted share", runs.all(dim=0).float().mean().item())
 all_four.accept("as a numpy number", np.float64(0.083))
+all_four.accept("as far below the truth as chance may put it", 0.0737)
+all_four.accept("as far above it", 0.0854)
 all_four.accept("product of the four", math.prod(runs.float().mean(dim=1).tolist()))
 
 all_four.reject("percent", "percent", 8.3)

@@ -20,15 +20,17 @@ TIMES = 3  # that a test is asked about each implementation
 BUGS_TOLD, ALARMS_TOLD = 4, 2  # in one message; the others are counted
 
 
-def judge(answer: Answer, argument: str, sound: Zoo, unsound: Zoo, times: int = TIMES) -> None:
+def judge(
+    answer: Answer, argument: str, sound: Zoo, unsound: Zoo, times: int | None = None
+) -> None:
     """Hand over every implementation several times; demand True for sound ones, False for others.
 
-    They come in an order of chance and without their names, so that neither tells which is sound.
+    How often is TIMES unless given. They come in an order of chance and without their names, so that neither tells which is sound.
     What the test itself draws depends on the implementation and the time, not on that order: the
     same test gets the same score. Prints the score of a test that makes no mistake, or raises
     Wrong with the score and the first few mistakes, in the order of the list.
     """
-    listed = (*sound, *unsound)
+    listed, times = (*sound, *unsound), TIMES if times is None else times
     turns = [(place, time) for place in range(len(listed)) for time in range(times)]
     random.SystemRandom().shuffle(turns)
     mistakes = [0] * len(listed)

@@ -25,10 +25,12 @@ def judge(
 ) -> None:
     """Hand over every implementation several times; demand True for sound ones, False for others.
 
-    How often is TIMES unless given. They come in an order of chance and without their names, so that neither tells which is sound.
-    What the test itself draws depends on the implementation and the time, not on that order: the
-    same test gets the same score. Prints the score of a test that makes no mistake, or raises
-    Wrong with the score and the first few mistakes, in the order of the list.
+    How often is TIMES unless given. They come in an order of chance and without their names, so
+    that neither tells which is sound. What the test itself draws depends on the implementation and
+    the time, not on that order: the same test gets the same score.
+
+    Prints the score of a test that makes no mistake, or raises Wrong with the score and the first
+    few mistakes, in the order of the list.
     """
     listed, times = (*sound, *unsound), TIMES if times is None else times
     turns = [(place, time) for place in range(len(listed)) for time in range(times)]

@@ -43,9 +43,26 @@ LABS = Path(labs.__file__).parent
 guard.LIBRARIES += (str(Path(jitter.__file__).parent),)
 torch.set_num_threads(1)  # the examples are small: more threads cost more than they give
 
+# Their answers take many seconds. The printed solutions are tried each time, in tests/test_labs.py.
+LONG = {
+    "bug_zoo.dropout_is_sound",
+    "head_hunt.cosine_without",
+    "output_projection.trained",
+    "your_own_gpt.train",
+    "your_own_gpt.trained",
+}
+
+
+def weekly(parameter: Any, name: str) -> Any:
+    """Leave to the weekly run what is long, or the topic of something long."""
+    long = name in LONG or any(one.startswith(f"{name}.") for one in LONG)
+    return pytest.param(parameter, marks=pytest.mark.weekly if long else (), id=name)
+
+
 # The name of a topic in a test's name keeps the test with that topic's others: see conftest.py.
-each = pytest.mark.parametrize("exercise", EXERCISES, ids=lambda exercise: exercise.name)
-each_function = pytest.mark.parametrize("exercise", FUNCTIONS, ids=lambda exercise: exercise.name)
+each = pytest.mark.parametrize("exercise", [weekly(e, e.name) for e in EXERCISES])
+each_function = pytest.mark.parametrize("exercise", [weekly(e, e.name) for e in FUNCTIONS])
+each_topic = pytest.mark.parametrize("topic", [weekly(topic, topic) for topic in TOPICS])
 
 
 def judged(check: Callable[[Any], None], answer: Any) -> tuple[Wrong | None, str]:
@@ -531,13 +548,14 @@ NOT_AN_ANSWERS = {  # said of what is installed
 }
 
 
-@pytest.mark.parametrize("topic", TOPICS)
+@each_topic
 def test_every_sentence_of_a_check_is_provoked(topic: str):
     path = LABS / topic / "check.py"
     silent = silent_places(path, *told_in(topic))
     assert [place for place in silent if place.split(": ", 1)[1] not in NOT_AN_ANSWERS] == []
 
 
+@pytest.mark.weekly
 @pytest.mark.parametrize("topic", ["bug_zoo"])
 def test_every_sentence_of_a_zoos_judge_is_provoked(topic: str):
     assert silent_places(LABS / "zoo.py", *told_in(topic)) == []
@@ -550,6 +568,7 @@ def test_every_sentence_of_the_guard_is_provoked():
     assert silent_places(LABS / "guard.py", errors, said) == []
 
 
+@pytest.mark.weekly
 @pytest.mark.parametrize("topic", ["bug_zoo"])
 def test_every_bug_gets_past_somebody(monkeypatch: pytest.MonkeyPatch, topic: str):
     told = "\n".join(told_in(topic)[1])  # before the judge is taken away

@@ -411,9 +411,12 @@ def near(a: Tensor, b: Any, within: float = 1e-4) -> bool:
     return bool(torch.isclose(a, b, rtol=within, atol=within).all())
 
 
-def recognise(x: Tensor, mistakes: Mapping[str, Tensor]) -> str:
+def recognise(x: Tensor, mistakes: Mapping[str, Tensor], within: float = 1e-4) -> str:
     """Name the mistake that gives this result, as the end of a sentence; nothing if none does."""
-    words = (told for told, y in mistakes.items() if y.shape == x.shape and near(x, y.detach()))
+    alike = {
+        told: y.shape == x.shape and near(x, y.detach(), within) for told, y in mistakes.items()
+    }
+    words = (told for told, found in alike.items() if found)
     return next((f"; {told}" for told in words), "")
 
 

@@ -343,7 +343,7 @@ def expect(
     out, largest = outcome.tensor(*wanted.shape), float(wanted.abs().max()) or 1.0
     if not near(out / largest, wanted.detach() / largest, within):
         known = [(mistake, came / largest) for mistake, came in mistakes()]
-        outcome.demand(False, told, f"some numbers differ{cause(out / largest, known)}")
+        outcome.demand(False, told, f"some numbers differ{cause(out / largest, known, within)}")
 
 
 def expect_places(outcome: Outcome, wanted: Tensor, told: str) -> None:
@@ -365,9 +365,10 @@ def no_nan(outcome: Outcome) -> Outcome:
     return outcome
 
 
-def cause(out: Tensor, mistakes: Mistakes) -> str:
+def cause(out: Tensor, mistakes: Mistakes, within: float = 1e-4) -> str:
     """Name the mistake that gives this output; several outputs may have the same name."""
-    return next(filter(None, (recognise(out, {told: came}) for told, came in mistakes)), "")
+    named = (recognise(out, {told: came}, within) for told, came in mistakes)
+    return next(filter(None, named), "")
 
 
 def misprojected(x: Tensor, weight: Tensor, bias: Tensor | None) -> Mistakes:

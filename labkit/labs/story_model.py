@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache, wraps
 from typing import Any
 
@@ -13,10 +14,10 @@ from labkit.attention import MultiHeadAttention, causal_mask, merge_heads, split
 from labkit.labs.guard import Answer, NotYet
 from labkit.models.gpt import GPT, load_gpt
 from labkit.models.stories import Stories
-from labkit.models.training import report, unseen
+from labkit.models.training import report_logits, unseen
 from labkit.positions import rotate
 
-__all__ = ["HeadsByHand", "finale", "standing", "stories", "with_heads"]
+__all__ = ["HeadsByHand", "finale", "one_thread", "standing", "stories", "with_heads"]
 
 JUDGED = 200  # stories, as in the chapters
 Attend = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
@@ -38,6 +39,17 @@ def finale(function: Callable[..., Any]) -> Callable[..., Any]:
             return None
 
     return shown
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Compute on one thread: models as small as the labs' take longer on several."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 class HeadsByHand(nn.Module):
@@ -93,7 +105,8 @@ def standing(model: GPT, judged: Stories | None = None) -> dict[str, float]:
         the model gives to what is right.
     """
     judged = stories() if judged is None else judged
-    told, logits = report(model, judged), model(judged.ids)
+    logits = model(judged.ids)
+    told = report_logits(logits, judged)
     measured = {
         "loss": told.loss,
         "entropy": judged.floor,

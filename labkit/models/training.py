@@ -20,8 +20,8 @@ from labkit.models.gpt import GPT, load_gpt
 from labkit.models.stories import VOCABULARY, Stories
 
 __all__ = ["HISTORIES", "OF_ATTENTION", "OTHER_STARTS", "PARTS", "STARTS", "UNMASKED", "Report",
-    "histories", "load_runs", "load_starts", "load_unmasked", "loss_on", "report", "saturated_rows",
-    "save_starts", "small_gpt", "train", "unseen", "without"]  # fmt: skip
+    "histories", "load_runs", "load_starts", "load_unmasked", "loss_on", "report", "report_logits",
+    "saturated_rows", "save_starts", "small_gpt", "train", "unseen", "without"]  # fmt: skip
 
 HISTORIES = Path(__file__).with_name("training.json")
 UNMASKED = Path(__file__).with_name("unmasked.safetensors")
@@ -213,7 +213,11 @@ def report(model: GPT, stories: Stories, step: int = 0) -> Report:
     >>> report(GPT(len(VOCABULARY), 8, 2, 1), unseen(2)).right["gender"] < 0.5
     True
     """
-    logits = model(stories.ids)
+    return report_logits(model(stories.ids), stories, step)
+
+
+def report_logits(logits: Tensor, stories: Stories, step: int = 0) -> Report:
+    """Measure what a model says of stories: (B, n, vocabulary), as it gives it for their ids."""
     loss = _loss(logits[:, :-1], stories.ids).item()
     return Report(step, loss, stories.right(logits.softmax(-1)))
 

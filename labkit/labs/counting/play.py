@@ -15,7 +15,7 @@ from labkit.figures import plots as figures
 from labkit.figures.tables import Table
 from labkit.labs.guard import Answer
 from labkit.labs.laboratory import Laboratory
-from labkit.labs.story_model import finale
+from labkit.labs.story_model import finale, one_thread
 from labkit.models.gpt import load_gpt
 from labkit.models.published import MODELS
 from labkit.models.stories import Stories
@@ -167,16 +167,12 @@ def seconds(layer: MultiHeadAttention, x: Tensor) -> tuple[float, float, float]:
     """Time a layer's projections, its products, and the whole of it, on one thread."""
     q, k, v = (split_heads(part(x), layer.h) for part in (layer.w_q, layer.w_k, layer.w_v))
     weights = (q @ k.mT).softmax(-1)
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
+    with one_thread():
         return (
             quickest(lambda: [part(x) for part in (layer.w_q, layer.w_k, layer.w_v, layer.w_o)]),
             quickest(lambda: (q @ k.mT, weights @ v)),
             quickest(lambda: layer(x, is_causal=True, return_weights=True)),
         )
-    finally:
-        torch.set_num_threads(threads)
 
 
 def quickest(work: Callable[[], Any]) -> float:

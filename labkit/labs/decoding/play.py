@@ -23,7 +23,7 @@ from labkit.attention import (
 from labkit.figures import plots as figures
 from labkit.labs.guard import Answer
 from labkit.labs.laboratory import Laboratory
-from labkit.labs.story_model import finale
+from labkit.labs.story_model import finale, one_thread
 from labkit.models import gpt
 from labkit.models.stories import VOCABULARY, decode, encode
 from labkit.positions import rotate, sinusoids
@@ -294,12 +294,8 @@ def write_story(Cache: Answer, step: Answer) -> Any:
     for block in model.stack():
         hands.append(ByHand(block.attention, step.function, Cache.function))
         block.attention = hands[-1]  # type: ignore[assignment]
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # for a model this small, more threads cost time
-    try:
+    with one_thread():
         kept, again = (write_by_hand(model, hands, keeps) for keeps in (True, False))
-    finally:
-        torch.set_num_threads(threads)
     print(" .\n".join(decode(kept.ids[0]).split(" . ")[:SENTENCES]), ". ...")
     words = min(len(run.seconds) for run in (kept, again))
     if words < LONG:

@@ -10,6 +10,7 @@ from torch import Tensor
 from labkit.attention import merge_heads, scaled_dot_product_attention
 from labkit.labs.guard import Answer, exercise, kind, near, recognise, right, show
 from labkit.labs.output_projection import play
+from labkit.labs.story_model import one_thread
 
 SIZES = ((3, 2, 4), (2, 3, 5), (1, 4, 3), (5, 3, 7), (4, 1, 1))  # h, d_v and d_model
 NEAR = 0.05  # of the lowest error, where an answer of zeros has 1
@@ -292,7 +293,7 @@ def trained(function: Callable[[int, int, bool], Callable[[Tensor], Tensor]]) ->
     x, y = play.evenly(drawn(4_000, play.NUMBERS))
     ends = []
     for h, d_v, shared in ((3, 2, True), (3, 2, False)):
-        with play.one_thread():
+        with one_thread():
             outcome = answer(h=h, d_v=d_v, shared=shared)
         outcome.demand(
             callable(outcome.value),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from typing import Any, cast
 
@@ -15,7 +13,7 @@ from labkit import merge_heads, scaled_dot_product_attention, split_heads
 from labkit.figures import plots as figures
 from labkit.labs.guard import Answer
 from labkit.labs.laboratory import Laboratory
-from labkit.labs.story_model import HeadsByHand, finale, standing, stories, with_heads
+from labkit.labs.story_model import HeadsByHand, finale, one_thread, standing, stories, with_heads
 from labkit.models.gpt import load_gpt
 from labkit.models.stories import RELATIONS
 
@@ -155,17 +153,6 @@ def draw(h: int, d_v: int, shared: str, seed: int) -> Any:
         yaxis={"title": "mean squared error", "rangemode": "tozero"},
         shapes=[{"type": "line", "x0": 0, "x1": STEPS, "y0": floor, "y1": floor, "line": line}],
     )
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Compute in one thread: for products as small as these, a second one costs time."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def train(h: int, d_v: int, shared: str, seed: int) -> Tensor:

@@ -99,17 +99,17 @@ lint: setup ## Check style and types, of Python and of scripts, and the workflow
 unit: setup ## Test labkit against PyTorch, the ledger and the notebooks' form; ALL=1 what runs once a week, too
 	@echo "== labkit, ledger, form of the notebooks"
 	@OMP_NUM_THREADS=1 $(UNLESS_PASSED) unit \
-	  $(BIN)/python -m pytest -n 2 --dist loadgroup --ignore tests/browser $(if $(ALL),--weekly)
+	  $(BIN)/python -m pytest -p no:nbval -n 2 --dist loadgroup --ignore tests/browser $(if $(ALL),--weekly)
 
 bits: setup ## Test the labs' checks with the last bits moved; SEED=2 in another way, TESTS=tests all there is
 	@echo "== With the last bits moved, as on other machines"
 	@OMP_NUM_THREADS=1 $(UNLESS_PASSED) bits \
-	  $(BIN)/python -m pytest -n 2 --dist loadgroup --ignore tests/browser \
+	  $(BIN)/python -m pytest -p no:nbval -n 2 --dist loadgroup --ignore tests/browser \
 	  --move-bits $(or $(SEED),1) $(or $(TESTS),tests/test_checks.py)
 
 check: lint ## Run what takes under a minute, while writing
 	@echo "== labkit, ledger, form of the notebooks, without what is slow"
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadgroup --ignore tests/browser -m "not slow"
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -p no:nbval -n 2 --dist loadgroup --ignore tests/browser -m "not slow"
 
 notebooks: setup ## Execute every notebook again and compare each output
 	@echo "== Notebooks, executed again and compared"

@@ -494,6 +494,7 @@ def test_counts_agree_with_the_story_model_and_products_pass_half_at_the_border(
     assert shares == {48: "27.3%", 127: "49.8%", 128: "50.0%", 256: "66.7%", 1024: "88.9%"}
 
 
+@pytest.mark.weekly
 def test_a_wrong_count_is_seen_beside_the_story_models(capsys: pytest.CaptureFixture):
     answers = own(**COUNTED)
     right = answers["flops"]

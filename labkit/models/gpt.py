@@ -46,6 +46,13 @@ class FeedForward(nn.Module):
         return self.contract(F.gelu(self.expand(x), approximate="tanh"))
 
 
+class Residual(nn.Module):
+    """Add to the stream what a part of a block has made of it."""
+
+    def forward(self, x: Tensor, update: Tensor) -> Tensor:
+        return x + update
+
+
 class Block(nn.Module):
     """Add the attention's output to the residual stream, then the feed-forward's.
 
@@ -78,9 +85,8 @@ class Block(nn.Module):
         self.feed_forward = FeedForward(
             d_model, 4 * d_model if d_ff is None else size("d_ff", d_ff)
         )
-        # Chapters 4 and 10 take these away, to show what they are for.
-        self.is_causal = True
-        self.residual = True
+        self.residual: nn.Module = Residual()
+        self.is_causal = True  # chapter 4 shows what for
 
     def forward(
         self,
@@ -102,9 +108,8 @@ class Block(nn.Module):
             )
         else:
             attended = self.attention(normed, mask=mask, is_causal=self.is_causal, cache=cache)
-        x = x + attended if self.residual else attended
-        update = self.feed_forward(self.feed_forward_norm(x))
-        return (x + update if self.residual else update), weights
+        x = self.residual(x, attended)
+        return self.residual(x, self.feed_forward(self.feed_forward_norm(x))), weights
 
 
 class GPT(nn.Module):

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 from datetime import timedelta
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -23,7 +22,7 @@ from labkit.positions import rotate
 
 __all__ = ["SeparateAttention", "separate_gpt", "spread", "train"]
 
-H, D_MODEL, LAYERS = 4, 64, 2
+H, D_MODEL, LAYERS, ROTARY_BASE = 4, 64, 2, 1_000.0
 WORDS, STORIES = 48, 8
 RATE = 1e-3
 PATIENCE = timedelta(seconds=60)  # for a rank that does not come
@@ -67,11 +66,10 @@ class SeparateAttention(nn.Module):
 def separate_gpt(seed: int) -> GPT:
     """Make the chapters' small GPT in float64, its attention in separate projections."""
     torch.manual_seed(seed)
-    model = GPT(len(VOCABULARY), D_MODEL, H, LAYERS)
-    for block in model.stack():
-        separate: Any = SeparateAttention(D_MODEL, H, block.attention.rotary_base)
-        block.attention = separate
-    return model.double()
+    return GPT(
+        len(VOCABULARY), D_MODEL, H, LAYERS,
+        attention=lambda i: SeparateAttention(D_MODEL, H, ROTARY_BASE),
+    ).double()  # fmt: skip
 
 
 def spread(model: GPT, world: int) -> GPT:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
+from functools import cache as remembered
 
 import numpy as np
 import torch
@@ -157,12 +158,13 @@ class Adds:
         return k, v
 
 
+GONE = "last positions are there, and those before them are gone"
 cache.reject("the caller's tensors in a list", "the caller wrote −77", KeepsTheCallersParts)
 cache.reject("new ones in front", r"came as \[\[\[\[30, 31.*stand before the old", InFront)
 cache.reject("along the heads", "joined along axis 1", AlongTheHeads)
 cache.reject("along the last axis", "joined along axis 3", AlongTheLast)
-cache.reject("new ones only", r"all keys have the shape \(1, 1, 4, 4\)", OnlyTheNew)
-cache.reject("values are not kept", r"all values have the shape \(1, 1, 4, 3\)", ForgetsValues)
+cache.reject("new ones only", rf"shape \(1, 1, 4, 4\).*{GONE}", OnlyTheNew)
+cache.reject("values are not kept", rf"all values have the shape.*{GONE}", ForgetsValues)
 cache.reject("one list for all caches", r"another Cache\(\) was filled", OneForAllCaches)
 cache.reject("a list as a default", r"another Cache\(\) was filled", DefaultList)
 cache.reject("a list as a default, and no copies", r"another Cache\(\)", DefaultListOfTheCallers)
@@ -178,7 +180,33 @@ class FirstText(Joins):
         return torch.cat([old[:1].expand_as(old), new], dim=2)
 
 
-cache.reject("the first text's past for all", "some of all keys differ", FirstText)
+class KeepsTheLast(KeepsParts):
+    most = 64
+
+    def append(self, k, v):
+        self.parts = self.parts[-self.most + 1 :]
+        return super().append(k, v)
+
+
+class KeepsMoreOfTheLast(KeepsTheLast):
+    most = 256
+
+
+class RoomInFloat32(Joins):
+    def append(self, k, v):
+        return tuple(x.to(k.dtype) for x in super().append(k.float(), v.float()))
+
+
+class ValuesInBfloat16(Joins):
+    def append(self, k, v):
+        return super().append(k, v.bfloat16().to(v.dtype))
+
+
+cache.reject("the last 64 appends", rf"came \(1, 1, 64, 1\); the {GONE}", KeepsTheLast)
+cache.reject("the last 256 appends", rf"came \(1, 1, 256, 1\); the {GONE}", KeepsMoreOfTheLast)
+cache.reject("room in float32", r"at \[0, 0, 0, 0\] came.*rounded to torch.float32$", RoomInFloat32)
+cache.reject("values in bfloat16", "rounded to torch.bfloat16$", ValuesInBfloat16)
+cache.reject("the first text's past for all", "at .* came [-.0-9]*, and not", FirstText)
 
 # A step
 step = Exercise(decoding.step)
@@ -1119,19 +1147,20 @@ def misses_by_argmax(fits):
     return (~fits).long().argmax(dim=1)  # 0 where none misses
 
 
-STAND = "guesses stand"
-guesses_.reject("a miss by argmax", STAND, lambda *a: accepted(*a, misses_by_argmax))
+guesses_.reject(
+    "a miss by argmax", "none differs, none counts", lambda *a: accepted(*a, misses_by_argmax)
+)
 guesses_.reject("not cut", "afterwards each cache holds", not_cropped)
 guesses_.reject("one left in", "afterwards each cache holds", cropped_by(1))
 guesses_.reject("the first cache alone", "cache 1 of 2 holds", first_cache_alone)
-guesses_.reject("without the last word", STAND, without_last)
+guesses_.reject("without the last word", "called once.*called with 4$", without_last)
 guesses_.reject(
     "a sum for the first miss",
     "agrees behind the first",
     lambda *a: accepted(*a, lambda fits: fits.sum()),
 )
 guesses_.reject("all its own words", "nothing is thrown away", all_own)
-guesses_.reject("one by one", "called once, with 5 words.*1 and 1", one_by_one)
+guesses_.reject("one by one", "called once, with last.*1 and 1", one_by_one)
 guesses_.reject("read again", "called once", reads_again)
 guesses_.reject("compared one later", "with the model's word after it", shifted_by_one)
 guesses_.reject("the wrong guess is kept", "one by one.*the guess that differs is in", guess_kept)
@@ -1172,9 +1201,22 @@ def among_the_best(count):
 
 
 guesses_.accept("judged by lists", judged_by(among_the_best(1)))
-guesses_.reject("the wrong guess's first place", STAND, judged_by(by_index_of_the_wrong_guess))
-guesses_.reject("the own word's first place", STAND, judged_by(by_index_of_the_own_word))
-guesses_.reject("among the best two", STAND, judged_by(among_the_best(2)))
+guesses_.reject(
+    "the wrong guess's first place",
+    r"came \[\[\d+\]\]; the guess that differs stands earlier.*there$",
+    judged_by(by_index_of_the_wrong_guess),
+)
+guesses_.reject(
+    "the own word's first place",
+    r"came \[\[\d+\]\]; the model's word in its place stands earlier.*there$",
+    judged_by(by_index_of_the_own_word),
+)
+guesses_.reject("among the best two", "the model's second choice$", judged_by(among_the_best(2)))
+guesses_.reject(
+    "all or nothing",
+    "those before it are thrown away as well$",
+    judged_by(lambda logits, own, guesses: len(guesses) * (own[:-1] == guesses)),
+)
 guesses_.reject(
     "no word of its own",
     "the model's word after them is missing",
@@ -1188,7 +1230,7 @@ def no_word_on_top(model, caches, last, guesses):
 
 guesses_.reject(
     "no word on top",
-    "came [^;]*; the model's word after them is missing$",
+    "came [^;]*; where all stand, the model's word on top is missing$",
     no_word_on_top,
 )
 
@@ -1340,44 +1382,62 @@ def layer_of(d_model=6, h=4, h_kv=2, d_k=4, d_v=3, base=100.0, biases=True):
 
 
 # What is done: "r" reads so many, "c" crops to so many, "o" reorders, "x" clears for so many texts.
-READS = [("r", 3), ("r", 1), ("r", 2), ("r", 2)]
-CUT, CUT_TO_0 = [("c", 5), ("r", 1), ("r", 3)], [("c", 0), ("r", 2), ("r", 1)]
-ORDERS = [("o", [1, 2, 0]), ("r", 2), ("o", [2, 2, 0, 1]), ("r", 1)]
-CLEARS, LONG = [("x", 4), ("r", 2)], [("r", 40), ("r", 1)]
-ALL = [*READS, *CUT, *CUT_TO_0, *ORDERS, *CLEARS, *LONG]
+READS = (("r", 3), ("r", 1), ("r", 2), ("r", 2))
+CUT, CUT_TO_0 = (("c", 5), ("r", 1), ("r", 3)), (("c", 0), ("r", 2), ("r", 1))
+ORDERS = (("o", (1, 2, 0)), ("r", 2), ("o", (2, 2, 0, 1)), ("r", 1))
+CLEARS, LONG = (("x", 4), ("r", 2)), (("r", 32), ("r", 1))
+ALL = (*READS, *CUT, *CUT_TO_0, *ORDERS, *CLEARS, *LONG)
 
 
 def look_at_all(out, expected, within):
     return (out - expected).abs().max() <= within * expected.abs().max()
 
 
+@remembered
 @torch.no_grad()
-def by_script(make, script=ALL, two=True, spoil=True, within=2e-4, look=look_at_all, **layer):
-    """Do what a script says, and compare with whole texts; another decoder is used meanwhile."""
-    layer = layer_of(**layer)
-    decoder, came = make(layer), []
+def played(script, **sizes):
+    """Return a layer, what a script has its decoders read, and what should come."""
+    torch.manual_seed(0)
+    layer, parts = layer_of(**sizes), []
     text = torch.zeros(3, 0, layer.d_model)
     for what, much in script:
+        x = expected = None
         if what == "r":
             x = torch.randn(len(text), much, layer.d_model)
             text = torch.cat([text, x], dim=1)
+            expected = layer(text, is_causal=True)[:, -much:]
+        elif what == "c":
+            text = text[:, :much]
+        elif what == "o":
+            text = text[torch.tensor(much)]
+        else:
+            text = torch.zeros(much, 0, layer.d_model)
+        parts.append((what, much, x, expected))
+    return layer, parts
+
+
+@torch.no_grad()
+def by_script(make, script=ALL, two=True, spoil=True, within=2e-4, look=look_at_all, **sizes):
+    """Do what a script says, and compare with whole texts; another decoder is used meanwhile."""
+    layer, parts = played(script, **sizes)
+    decoder, came = make(layer), []
+    for what, much, x, expected in parts:
+        if what == "r":
+            x = x.clone()
             out = decoder.read(x)
             came.append((out, out.clone()))
             if spoil:
                 x.fill_(5.0)
-            if not look(out, layer(text, is_causal=True)[:, -much:], within):
+            if not look(out, expected, within):
                 return False
             if two and len(came) == 1:
                 make(layer).read(torch.randn(3, 2, layer.d_model))
         elif what == "c":
             decoder.crop(much)
-            text = text[:, :much]
         elif what == "o":
             decoder.reorder(torch.tensor(much))
-            text = text[much]
         else:
             decoder.clear()
-            text = torch.zeros(much, 0, layer.d_model)
     return all(torch.equal(out, then) for out, then in came)
 
 
@@ -1385,34 +1445,34 @@ def against_labkits(make):
     """Compare with labkit's layer and its cache, by names of arguments."""
     layer = layer_of(h=6, h_kv=3, d_k=2, d_v=5).requires_grad_(False)
     decoder, other, ours = make(layer), make(layer), KVCache()
-    memory = torch.empty(4, 40, 6)
+    memory, came = torch.empty(4, 40, 6), []
 
     def agree(m):
         x = memory[: len(ours.k) if ours.n else 4, :m].normal_()
         wanted, out = layer(x, cache=ours), decoder.read(x=x)
-        before = out.clone()
+        came.append((out, out.clone()))
         memory.fill_(-4.0)
-        other.read(x=torch.ones(4, m, 6))
-        again = torch.randn(len(x), m, 6)
-        same = torch.allclose(decoder.read(x=again), layer(again, cache=ours), rtol=1e-3, atol=1e-3)
-        return same and torch.equal(before, out) and torch.allclose(out, wanted, 1e-3, 1e-3)
+        return torch.allclose(out, wanted, rtol=1e-3, atol=1e-3)
 
     for order in ([2, 0, 3, 1], [3, 3, 1, 0], [3, 1, 1]):
         if not (agree(2) and agree(1)):
             return False
-        decoder.crop(n=ours.n - 3)
-        ours.crop(ours.n - 3)
+        other.read(x=torch.ones(4, 3, 6))
+        if not agree(3):
+            return False
+        decoder.crop(n=ours.n - 4)
+        ours.crop(ours.n - 4)
         if not agree(1):
             return False
         decoder.reorder(index=torch.tensor(order))
         ours.reorder(torch.tensor(order))
-        if not (agree(1) and agree(18 if order[0] == 2 else 1)):
+        if not (agree(1) and agree(32 if order[0] == 2 else 1)):
             return False
         decoder.clear()
         ours = KVCache()
     decoder.read(torch.ones(4, 2, 6))
     decoder.crop(0)
-    return np.bool_(agree(1))
+    return np.bool_(agree(1) and all(torch.equal(out, before) for out, before in came))
 
 
 def twice_by_script(make):
@@ -1436,22 +1496,22 @@ def first_text(out, expected, within):
     return look_at_all(out[:1], expected[:1], within)
 
 
-SWAP = [("o", [1, 0, 2]), ("r", 2)]
+SWAP = (("o", (1, 0, 2)), ("r", 2))
 decoders.reject("accepts all", MISSED, lambda make: True)
-decoders.reject("one by one", "one by one all is right", with_(script=[("r", 1)] * 7))
+decoders.reject("one by one", "one by one all is right", with_(script=(("r", 1),) * 7))
 decoders.reject(
     "the last output", "once there is a past, a position hears those after", with_(look=last_row)
 )
 decoders.reject("not turned", "takes the first position of every block", with_(base=None))
 decoders.reject("the first text", "the past of the first", with_(look=first_text))
 decoders.reject(
-    "no crop", "what was cut off is still", with_(script=[*READS, *ORDERS, *CLEARS, *LONG])
+    "no crop", "what was cut off is still", with_(script=(*READS, *ORDERS, *CLEARS, *LONG))
 )
-decoders.reject("no crop to 0", "a crop to 0", with_(script=[*READS, *CUT]))
-decoders.reject("no reorder", "keeps the number of texts", with_(script=[*READS, *CUT, *CUT_TO_0]))
-decoders.reject("two texts swap", "the inverse", with_(script=[*READS, *CUT, *CUT_TO_0, *SWAP]))
+decoders.reject("no crop to 0", "a crop to 0", with_(script=(*READS, *CUT)))
+decoders.reject("no reorder", "keeps the number of texts", with_(script=(*READS, *CUT, *CUT_TO_0)))
+decoders.reject("two texts swap", "the inverse", with_(script=(*READS, *CUT, *CUT_TO_0, *SWAP)))
 decoders.reject("own keys for each head", "where several heads share", with_(h_kv=4))
-decoders.reject("no clear", "after clear", with_(script=[*READS, *CUT, *CUT_TO_0, *ORDERS]))
+decoders.reject("no clear", "after clear", with_(script=(*READS, *CUT, *CUT_TO_0, *ORDERS)))
 decoders.reject("x is left alone", "the caller writes into x", with_(spoil=False))
 decoders.reject("one decoder", "of two decoders", with_(two=False))
 decoders.reject("exact", FALSE_ALARM, with_(within=0.0))
@@ -1465,13 +1525,13 @@ def direction_alone(out, expected, within):
     return F.cosine_similarity(out, expected, dim=-1).min() > 0.9999
 
 
-ONE_ORDER = [("o", [1, 2, 0]), ("r", 2), ("x", 3), ("r", 2)]
-THREES = [("r", 3), *((what, 3 if what == "r" else much) for what, much in ALL)]
+ONE_ORDER = (("o", (1, 2, 0)), ("r", 2), ("x", 3), ("r", 2))
+THREES = (("r", 3), *((what, 3 if what == "r" else much) for what, much in ALL))
 decoders.reject("biases of zero", "the layer's biases are left out", with_(biases=False))
 decoders.reject(
     "as many texts after each reorder",
     "changes the number of texts",
-    with_(script=[*READS, *CUT, *CUT_TO_0, *ONE_ORDER, *LONG]),
+    with_(script=(*READS, *CUT, *CUT_TO_0, *ONE_ORDER, *LONG)),
 )
 decoders.reject("blocks of three", "a position that is read alone", with_(script=THREES))
 decoders.reject("sums", "in the reverse order of the texts", with_(look=sum_alone))

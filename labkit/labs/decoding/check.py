@@ -29,10 +29,10 @@ from labkit.attention import (
 )
 from labkit.cache import KVCache
 from labkit.labs.examples import Shown, drawing, opened
-from labkit.labs.guard import MOST_SHOWN, Answer, Outcome, exercise, kind, near, right, show
+from labkit.labs.guard import MOST_SHOWN, Answer, Outcome, apart, exercise, kind, near, right, show
 from labkit.labs.zoo import judge
 from labkit.models import gpt
-from labkit.positions import rotate
+from labkit.positions import one_pass, rotate
 
 INF = float("inf")
 WITHIN = 1e-4  # how far a number may be off, measured by the largest that should come
@@ -55,15 +55,18 @@ def cache(function: Callable[[], Any]) -> None:
         ((1, 4, 2, 3), torch.float32, (5, 6)),
         ((4, 1, 1, 2), torch.float64, (1, 6, 3)),
         ((2, 1, 3, 4), torch.float32, (60, 1, LONGEST - 61)),
+        ((1, 1, 1, 2), torch.float32, (1,) * LONGEST),
     ):
         B, h, d_k, d_v = sizes
         draw = drawing(sum(sizes))
         one, other = Kept(make()), Kept(make())
-        for m in counts:
+        one_by_one = len(counts) == LONGEST
+        for m, n in zip(counts, accumulate(counts), strict=True):
             # A transpose, as a split gives it: its numbers do not lie in order.
             k, v = (draw(B, m, h, d).to(dtype).transpose(1, 2) / 3 for d in (d_k, d_v))
-            one.append(k, v)
-            other.append(-k.flip(0), -v.flip(0))
+            one.append(k, v, look=not one_by_one or n == LONGEST)
+            if not one_by_one:
+                other.append(-k.flip(0), -v.flip(0))
     right("Cache", "Everything is there, in order, and each cache is its own.")
 
 
@@ -80,8 +83,8 @@ class Kept:
         self.k: list[Tensor] = []
         self.v: list[Tensor] = []
 
-    def append(self, k: Tensor, v: Tensor) -> None:
-        """Append, judge what comes back, and write into what was handed over."""
+    def append(self, k: Tensor, v: Tensor, look: bool = True) -> None:
+        """Append, judge what comes back if it is looked at, write into what was handed over."""
         given: list[tuple[Tensor, Tensor]] = []
 
         @wraps(self.cache.append)
@@ -95,14 +98,18 @@ class Kept:
         outcomes = outcome.pair("all keys", "all values")
         others = (self.beside.k, self.beside.v) if self.beside else ([], [])
         for part, held, other in zip(outcomes, (self.k, self.v), others, strict=True):
-            self.judge(part, held, other)
+            if look:
+                self.judge(part, held, other)
         for tensor in given[0]:
             tensor.fill_(SPOILED)
 
     def judge(self, part: Outcome, held: list[Tensor], other: list[Tensor]) -> None:
         wanted = torch.cat(held, dim=-2)
         if isinstance(part.value, Tensor) and part.value.shape != wanted.shape:
-            known = {}
+            known: dict[str, Tensor] = {}
+            if part.value.dim() == 4:
+                last = wanted[..., wanted.shape[2] - part.value.shape[2] :, :]
+                known["the last positions are there, and those before them are gone"] = last
             if other:
                 told = "another Cache() was filled before this one, and its content came first"
                 # What came of the caller's own tensors has been written over by now.
@@ -111,7 +118,7 @@ class Kept:
                 known[told] = torch.cat([*(spoiled if stale else other), *held], dim=-2)
             elif len({one.shape for one in held}) == 1:
                 axes = {f"they are joined along axis {axis}": axis for axis in (0, 1, 3)}
-                known = {told: torch.cat(held, dim=axis) for told, axis in axes.items()}
+                known |= {told: torch.cat(held, dim=axis) for told, axis in axes.items()}
             part.demand(
                 False,
                 f"{part.part} have the shape {tuple(wanted.shape)}",
@@ -132,13 +139,18 @@ class Kept:
             f"now there are −77 among {part.part}",
         )
         mistakes = {"the new positions stand before the old ones": torch.cat(held[::-1], dim=-2)}
-        small = got.numel() <= MOST_SHOWN
-        told = f"they came as {show(got)}" if small else f"some of {part.part} differ"
+        for dtype in (torch.float32, torch.float16, torch.bfloat16):
+            mistakes[f"they are rounded to {dtype}"] = wanted.to(dtype).double()
+        found = [told for told, one in mistakes.items() if torch.equal(one.double(), got)]
+        place = (got != wanted.double()).nonzero()[0].tolist()
+        came, due = apart(float(got[tuple(place)]), float(wanted[tuple(place)]))
+        small = got.numel() <= MOST_SHOWN and show(got) != show(wanted)
+        told = f"they came as {show(got)}" if small else f"at {place} came {came}, and not {due}"
         part.demand(
             False,
             f"{part.part} so far, {show(wanted)}: the old positions first and unchanged, in each "
             "text and each head",
-            told + cause(got, mistakes),
+            "; ".join([told, *found]),
         )
 
 
@@ -340,6 +352,7 @@ def padded(function: Callable[[Tensor, int], tuple[Tensor, Tensor]]) -> None:
 def accept(function: Callable[[gpt.GPT, list[KVCache], Tensor, Tensor], Tensor]) -> None:
     """Check guesses that are judged in one call: a model, caches, last (1, 1), guesses (1, g)."""
     answer = Answer("accept", opened(function))
+    refuted: set[str] = set()
     for seed, options, n, rounds in GUESSING:
         model = made_model(seed, **options)
         ids = torch.randint(WORDS, (1, n), generator=torch.Generator().manual_seed(seed))
@@ -348,14 +361,22 @@ def accept(function: Callable[[gpt.GPT, list[KVCache], Tensor, Tensor], Tensor])
             model(ids[:, :-1], caches=caches)
         for pattern in rounds:
             guesses = guess(model, ids, pattern)
-            ids = expect_accepted(answer, model, caches, ids, guesses)
+            ids = expect_accepted(answer, model, caches, ids, guesses, refuted)
     right("accept", "It writes the model's own words, several a call, and the caches follow.")
 
 
 def expect_accepted(
-    answer: Answer, model: Model, caches: list[KVCache], ids: Tensor, guesses: Tensor
+    answer: Answer,
+    model: Model,
+    caches: list[KVCache],
+    ids: Tensor,
+    guesses: Tensor,
+    refuted: set[str],
 ) -> Tensor:
-    """Demand the words that stand, one call, and caches that hold all but the last word."""
+    """Demand the words that stand, one call, and caches that hold all but the last word.
+
+    Mistakes that would have shown by now are put among the refuted, and named no more.
+    """
     own = greedy(model, ids, guesses.shape[1] + 1)[:, ids.shape[1] :]
     fits = (own[:, :-1] == guesses).long().cumprod(dim=1)
     a, n = int(fits.sum()), ids.shape[1]
@@ -365,8 +386,16 @@ def expect_accepted(
     outcome = answer(model=model, caches=shown, last=ids[:, -1:], guesses=guesses)
     calls = list(model.calls)
     came = outcome.value
-    said = model(torch.cat([ids, guesses], dim=1))[:, n - 1 :].argmax(dim=-1)
-    told = wrong_words(said, guesses, a, came)
+    best = model(torch.cat([ids, guesses], dim=1))[:, n - 1 :].topk(2).indices
+    mistakes = wrong_words(best, guesses, a)
+    asked, read = [shape[-1] for shape in calls], guesses.shape[1] + 1
+    outcome.demand(
+        not isinstance(came, Tensor) or asked == [read],
+        f"the model is called once, with last and all guesses, {read} words",
+        f"it was called with {' and '.join(map(str, asked)) or 'none'}",
+    )
+    alive = {told: words for told, words in mistakes.items() if told not in refuted}
+    told = cause(came.double(), alive) if isinstance(came, Tensor) else ""
     outcome.demand(
         not isinstance(came, Tensor) or came.dim() != 2 or came.shape == wanted.shape,
         f"the model's own words go on as {show(own)}, so {a} of the {guesses.shape[1]} guesses "
@@ -379,12 +408,6 @@ def expect_accepted(
         f"the words that the model would have written one by one, {show(wanted)}",
         f"came {show(got)}{told}",
     )
-    asked = [shape[-1] for shape in calls]
-    outcome.demand(
-        len(asked) == 1 and asked[0] <= guesses.shape[1] + 1,
-        f"the model is called once, with {guesses.shape[1] + 1} words at most",
-        f"it was called with {' and '.join(map(str, asked)) or 'none'}",
-    )
     for i, cache in enumerate(caches):
         outcome.demand(
             cache.n == n + a,
@@ -393,6 +416,7 @@ def expect_accepted(
             "the word after them, which nobody has read",
             f"cache {i} of {len(caches)} holds {cache.n}",
         )
+    refuted |= {told for told, words in mistakes.items() if not torch.equal(words, wanted)}
     return torch.cat([ids, wanted], dim=1)
 
 
@@ -778,23 +802,33 @@ def known_text(model: Model, ids: Tensor, more: int, c: int, got: Tensor) -> str
     return cause(got[:, n:].double(), mistakes)
 
 
-def wrong_words(said: Tensor, guesses: Tensor, a: int, came: Any) -> str:
-    """Name the mistake in words that came, where the model said so much after each guess."""
-    fits = said[:, :-1] == guesses
-    mistakes = {
-        "a guess that agrees behind the first that differs counts too": said[:, : fits.sum() + 1],
-        "the model's word after them is missing": said[:, :a],
-        "nothing is thrown away": said,
+def wrong_words(best: Tensor, guesses: Tensor, a: int) -> dict[str, Tensor]:
+    """Give words that come by mistake, where the model says most and second most so much."""
+    said, g = best[..., 0], guesses.shape[1]
+    all_stand, fits = a == g, said[:, :-1] == guesses
+    late = (said[:, 1:] == guesses).long().cumprod(dim=1).sum()
+    second = (best[:, :-1] == guesses[..., None]).any(dim=-1).long().cumprod(dim=1).sum()
+    own, others = said[0].tolist(), guesses[0].tolist()
+    counts = {
+        "a guess that agrees behind the first that differs counts too": int(fits.sum()),
+        "as if each guess were compared with the model's word after it": int(late),
+        "a guess counts that is the model's second choice": int(second),
+        "nothing is thrown away": g,
+        "once a guess differs, those before it are thrown away as well": a if all_stand else 0,
+        "where none differs, none counts": 0 if all_stand else a,
+        "where all stand, the model's word on top is missing": min(a, g - 1),
     }
-    if a < guesses.shape[1]:
-        late = (said[:, 1:] == guesses).long().cumprod(dim=1).sum()
-        mistakes |= {
-            "the guess that differs is in the place of the model's word": torch.cat(
-                [said[:, :a], guesses[:, a : a + 1]], dim=1
-            ),
-            "as if each guess were compared with the model's word after it": said[:, : late + 1],
-        }
-    return cause(came.double(), mistakes) if isinstance(came, Tensor) else ""
+    if not all_stand:
+        told = "stands earlier, too, and is looked up there"
+        counts[f"the guess that differs {told}"] = others.index(others[a])
+        counts[f"the model's word in its place {told}"] = own.index(own[a])
+    mistakes = {told: said[:, : count + 1] for told, count in counts.items()}
+    mistakes["the model's word after them is missing"] = said[:, :a]
+    if not all_stand:
+        mistakes["the guess that differs is in the place of the model's word"] = torch.cat(
+            [said[:, :a], guesses[:, a : a + 1]], dim=1
+        )
+    return mistakes
 
 
 def known_places(places: Tensor, words: Tensor, real: Tensor) -> str:
@@ -1361,7 +1395,8 @@ def made(sort: type[Concatenates]) -> Callable[[MultiHeadAttention], SimpleNames
     def make(layer: MultiHeadAttention) -> SimpleNamespace:
         behind = sort(layer)
         methods = (behind.read, behind.crop, behind.reorder, behind.clear)
-        return SimpleNamespace(**{one.__name__: torch.no_grad()(one) for one in methods})
+        calls = {one.__name__: one_pass()(torch.no_grad()(one)) for one in methods}
+        return SimpleNamespace(**calls)
 
     make.__doc__ = sort.__doc__
     return make

@@ -106,10 +106,14 @@ class Kept:
     def judge(self, part: Outcome, held: list[Tensor], other: list[Tensor]) -> None:
         wanted = torch.cat(held, dim=-2)
         if isinstance(part.value, Tensor) and part.value.shape != wanted.shape:
-            known: dict[str, Tensor] = {}
-            if part.value.dim() == 4:
-                last = wanted[..., wanted.shape[2] - part.value.shape[2] :, :]
+            swapped = torch.cat(self.v if held is self.k else self.k, dim=-2)
+            known = {"keys and values have changed places": swapped}
+            B, h, n, d = wanted.shape
+            m = part.value.shape[-2] if part.value.dim() == 4 else 0
+            if part.value.shape == (B, h, m, d):
+                last, more = wanted[..., n - m :, :], part.value[..., n:, :]
                 known["the last positions are there, and those before them are gone"] = last
+                known["all are there, and more behind them"] = torch.cat([wanted, more], dim=-2)
             if other:
                 told = "another Cache() was filled before this one, and its content came first"
                 # What came of the caller's own tensors has been written over by now.
@@ -139,6 +143,8 @@ class Kept:
             f"now there are −77 among {part.part}",
         )
         mistakes = {"the new positions stand before the old ones": torch.cat(held[::-1], dim=-2)}
+        mixed = wanted.transpose(1, 2).reshape(wanted.shape)
+        mistakes["a reshape mixes positions and heads, where an axis has to be moved"] = mixed
         for dtype in (torch.float32, torch.float16, torch.bfloat16):
             mistakes[f"they are rounded to {dtype}"] = wanted.to(dtype).double()
         found = [told for told, one in mistakes.items() if torch.equal(one.double(), got)]
@@ -223,6 +229,7 @@ def expect_step(
 def generate(function: Callable[[gpt.GPT, Tensor, int, int], Tensor]) -> None:
     """Check greedy writing: a model, ids (B, n), how many more, and how many to read at once."""
     answer = Answer("generate", function)
+    heard: dict[int, Tensor] = {}  # what each model read in the call before
     for seed, options, (B, n), more, c in WRITING:
         model = made_model(seed, **options)
         ids = torch.randint(WORDS, (B, n), generator=torch.Generator().manual_seed(seed))
@@ -241,6 +248,7 @@ def generate(function: Callable[[gpt.GPT, Tensor, int, int], Tensor]) -> None:
             longest <= c,
             f"the model reads at most {counted(c, 'word')} of a text at once",
             f"it was called with {longest}"
+            + ", the whole prompt" * (longest == n)
             + ", more than the prompt has: the text is read again" * (longest > n),
         )
         words = sum(shape.numel() for shape in calls)
@@ -253,8 +261,9 @@ def generate(function: Callable[[gpt.GPT, Tensor, int, int], Tensor]) -> None:
             torch.equal(got, wanted),
             "each new word is the one with the largest logit, once the model has read all before "
             f"it: after {show(ids)} come {show(wanted[:, n:])}",
-            f"came {show(got[:, n:])}" + known_text(model, ids, more, c, got),
+            f"came {show(got[:, n:])}" + known_text(model, ids, more, c, got, heard.get(seed)),
         )
+        heard[seed] = wanted[:, : words // B]
     right("generate", "It writes what the model would write without a cache, and reads all once.")
 
 
@@ -387,7 +396,11 @@ def expect_accepted(
     calls = list(model.calls)
     came = outcome.value
     best = model(torch.cat([ids, guesses], dim=1))[:, n - 1 :].topk(2).indices
-    mistakes = wrong_words(best, guesses, a)
+    alone = model(torch.cat([ids[:, -1:], guesses], dim=1)).argmax(dim=-1)
+    mistakes = wrong_words(best, ids[:, -1:], guesses, a)
+    mistakes["the model reads them without what the caches hold"] = alone[
+        :, : int((alone[:, :-1] == guesses).long().cumprod(dim=1).sum()) + 1
+    ]
     asked, read = [shape[-1] for shape in calls], guesses.shape[1] + 1
     outcome.demand(
         not isinstance(came, Tensor) or asked == [read],
@@ -395,7 +408,13 @@ def expect_accepted(
         f"it was called with {' and '.join(map(str, asked)) or 'none'}",
     )
     alive = {told: words for told, words in mistakes.items() if told not in refuted}
-    told = cause(came.double(), alive) if isinstance(came, Tensor) else ""
+    told = ""
+    if isinstance(came, Tensor) and came.dim() == 2:
+        own_words, c = best[..., 0], came.shape[1] - 1
+        as_guessed = torch.cat([guesses[:, :c], own_words[:, c : c + 1]], dim=1)
+        told = cause(
+            (own_words[:, : c + 1] if torch.equal(came, as_guessed) else came).double(), alive
+        )
     outcome.demand(
         not isinstance(came, Tensor) or came.dim() != 2 or came.shape == wanted.shape,
         f"the model's own words go on as {show(own)}, so {a} of the {guesses.shape[1]} guesses "
@@ -525,6 +544,7 @@ def made_model(seed: int, layers: int = 2, positions: str = "rotary") -> Model:
 # In each text the largest logit leads the next by a hundredth or more.
 WRITING: tuple[tuple[int, dict[str, Any], tuple[int, int], int, int], ...] = (
     (17, {}, (1, 5), 4, 3),
+    (17, {}, (1, 8), 5, 3),
     (8, {}, (2, 8), 3, 4),
     (12, {"positions": "learned"}, (3, 7), 5, 4),
     (3, {"layers": 1}, (2, 6), 9, 1),
@@ -535,7 +555,7 @@ WRITING: tuple[tuple[int, dict[str, Any], tuple[int, int], int, int], ...] = (
 # A seed, the model, the text's length, and guesses: y is what the model says there, s what it says
 # second, r the first of the guesses again, n another word.
 GUESSING: tuple[tuple[int, dict[str, Any], int, tuple[str, ...]], ...] = (
-    (20, {}, 5, ("yyny", "yyn", "yyyyyn", "yyr", "ysyn", "yyyyyy", "y", "n", "yynyy")),
+    (20, {}, 5, ("yyyny", "yyn", "yyyyyn", "yyr", "ysyn", "yyyyyy", "y", "n", "yynyy")),
     (21, {"layers": 3, "positions": "learned"}, 1, ("yyy", "nn", "ynny")),
     (22, {"layers": 1}, 8, ("syn", "yyyyy", "yn")),
 )
@@ -594,15 +614,17 @@ def expect_rows(
 ) -> None:
     """Demand outputs (B, m, d_model) that are off by little; name the first, and the mistake."""
     largest = float(wanted.abs().max())
-    off = ((out - wanted) / largest).abs().amax(dim=-1) > WITHIN
+    by = ((out - wanted) / largest).abs().amax(dim=-1)
+    off = by > WITHIN
     if off.any():
         b, i = off.nonzero()[0].tolist()
         known = {mistake: came / largest for mistake, came in mistakes().items()}
         outcome.demand(
             False,
             told,
-            f"{int(off.sum())} of {off.numel()} outputs differ, first that of text {b} at new "
-            f"position {i} of {off.shape[1]}{cause(out / largest, known)}",
+            f"{int(off.sum())} of {off.numel()} outputs differ, by up to {float(by.max()):.2g} times "
+            f"the largest number, first that of text {b} at new position {i} of {off.shape[1]}"
+            + cause(out / largest, known),
         )
 
 
@@ -614,6 +636,11 @@ def wrong_steps(layer: MultiHeadAttention, x: Tensor, m: int) -> dict[str, Tenso
     found["the new positions are joined to the past twice"] = attended(
         layer, twice, m, causal_mask(m, n + m)
     )
+    if m < n:
+        past = x[:1, :-m].expand(len(x), -1, -1)
+        found["all texts hear the past of the first"] = attended(
+            layer, torch.cat([past, x[:, -m:]], dim=1), m, causal_mask(m, n)
+        )
     return found | wrong_layers(layer, x, m, causal_mask(m, n))
 
 
@@ -642,7 +669,9 @@ def wrong_layers(layer: MultiHeadAttention, x: Tensor, m: int, may: Tensor) -> d
     found["the heads are joined without moving the axis of positions first"] = layer.w_o(
         heads.reshape(B, m, -1)
     )
-    found["x is added to the output"] = x[:, -m:] + layer.w_o(merge_heads(heads))
+    out = layer.w_o(merge_heads(heads))
+    found["x is added to the output"] = x[:, -m:] + out
+    found["the bias of w_o is left out"] = out - layer.w_o.bias
     bare = deepcopy(layer)
     bare.w_qkv.bias.zero_()
     found["the biases of w_q, w_k and w_v are left out"] = attended(bare, x, m, may)
@@ -740,11 +769,16 @@ def wrong_windows(
         ],
         "the past is not heard": may & (place >= n - m),
         "of the past only the last block is heard": may & (place >= n - m - before),
+        "the text is cut into chunks of w, and a position hears its own": causal
+        & (place // w == own // w),
     }
-    joined = torch.cat([torch.arange(min(w, n - m)), torch.arange(n - m, n)])
-    first = torch.zeros(m, n, dtype=torch.bool)
-    first[:, joined] = window_mask(m, len(joined), w)
-    masks["of the past the first w positions are kept"] = first
+    kept = {"of the past the first w positions are kept": place[: min(w, n - m)]}
+    if n - m > before:
+        kept["the block before this one is not kept"] = place[: n - m - before][-w:]
+    for told, old in kept.items():
+        joined = torch.cat([old, place[n - m :]])
+        masks[told] = torch.zeros(m, n, dtype=torch.bool)
+        masks[told][:, joined] = window_mask(m, len(joined), w)
     found = {told: attended(layer, x, m, one) for told, one in masks.items()}
     q, k, v = heads_of(layer, x)
     k, v = (nn.functional.pad(one, (0, 0, 0, w)) for one in (k, v))
@@ -775,25 +809,36 @@ def numbers_in(kept: Any) -> int:
     return sum(found.values())
 
 
-def known_text(model: Model, ids: Tensor, more: int, c: int, got: Tensor) -> str:
+def known_text(
+    model: Model, ids: Tensor, more: int, c: int, got: Tensor, heard: Tensor | None
+) -> str:
     """Name the mistake by which a model writes this text, as the end of a sentence."""
     n = ids.shape[1]
     start = (n - 1) // c * c  # of the prompt's last piece
     alone, forgets, shared = ids, greedy(model, ids[:, start:], 1), ids
+    first, fresh = model(ids)[:, start : start + 1].argmax(dim=-1), greedy(model, ids, 1)
     for _ in range(more):
         word = model(shared)[:, -1].argmax() % WORDS
         shared = torch.cat([shared, word.expand(len(ids), 1)], dim=1)
         alone = torch.cat([alone, greedy(model, alone[:, -1:], 1)[:, 1:]], dim=1)
         forgets = torch.cat([forgets, greedy(model, forgets[:, -1:], 1)[:, 1:]], dim=1)
+        fresh = torch.cat([fresh, greedy(model, fresh[:, -1:], 1)[:, 1:]], dim=1)
     texts = {
         "where only the last piece of the prompt was read": greedy(model, ids[:, start:], more),
         "where each word is read alone": alone,
         "where nothing is kept from one call to the next": forgets[:, :-1],
+        "where each new word is read into empty caches": fresh[:, :-1],
+        "where the last piece's first row of logits says the first word": greedy(
+            model, torch.cat([ids, first], dim=1), more - 1
+        ),
         "one word later": greedy(model, ids, more + 1),
         "where the prompt's last word was read twice": greedy(
             model, torch.cat([ids, ids[:, -1:]], dim=1), more
         ),
     }
+    if heard is not None and len(heard) == len(ids):
+        told = "where the caches still hold the text of the call before"
+        texts[told] = greedy(model, torch.cat([heard, ids], dim=1), more)
     if len(ids) > 1:
         texts["where all texts get the word of the one largest logit"] = shared
     if start:
@@ -802,17 +847,20 @@ def known_text(model: Model, ids: Tensor, more: int, c: int, got: Tensor) -> str
     return cause(got[:, n:].double(), mistakes)
 
 
-def wrong_words(best: Tensor, guesses: Tensor, a: int) -> dict[str, Tensor]:
+def wrong_words(best: Tensor, last: Tensor, guesses: Tensor, a: int) -> dict[str, Tensor]:
     """Give words that come by mistake, where the model says most and second most so much."""
     said, g = best[..., 0], guesses.shape[1]
     all_stand, fits = a == g, said[:, :-1] == guesses
     late = (said[:, 1:] == guesses).long().cumprod(dim=1).sum()
     second = (best[:, :-1] == guesses[..., None]).any(dim=-1).long().cumprod(dim=1).sum()
+    anywhere = torch.isin(guesses, said).long().cumprod(dim=1).sum()
     own, others = said[0].tolist(), guesses[0].tolist()
     counts = {
         "a guess that agrees behind the first that differs counts too": int(fits.sum()),
         "as if each guess were compared with the model's word after it": int(late),
         "a guess counts that is the model's second choice": int(second),
+        "a guess counts that stands anywhere among the model's words": int(anywhere),
+        "one guess at most counts": min(a, 1),
         "nothing is thrown away": g,
         "once a guess differs, those before it are thrown away as well": a if all_stand else 0,
         "where none differs, none counts": 0 if all_stand else a,
@@ -824,6 +872,10 @@ def wrong_words(best: Tensor, guesses: Tensor, a: int) -> dict[str, Tensor]:
         counts[f"the model's word in its place {told}"] = own.index(own[a])
     mistakes = {told: said[:, : count + 1] for told, count in counts.items()}
     mistakes["the model's word after them is missing"] = said[:, :a]
+    mistakes["last is returned as well"] = torch.cat([last, said[:, : a + 1]], dim=1)
+    mistakes["the model's word after all guesses comes after those that stand"] = torch.cat(
+        [said[:, :a], said[:, -1:]], dim=1
+    )
     if not all_stand:
         mistakes["the guess that differs is in the place of the model's word"] = torch.cat(
             [said[:, :a], guesses[:, a : a + 1]], dim=1
@@ -840,6 +892,8 @@ def known_places(places: Tensor, words: Tensor, real: Tensor) -> str:
         "the block's first position has place 0": torch.arange(m),
         "only the words of the block were counted": words.cumsum(dim=1) - 1,
         "the sum runs along the texts": real.cumsum(dim=0)[:, n - m :] - 1,
+        "they are those of the first positions, not of the last": real.cumsum(dim=1)[:, :m] - 1,
+        "they are counted from the end": torch.arange(m).flip(0),
     }
     return cause((places * words).double(), {told: one * words for told, one in mistakes.items()})
 
@@ -848,11 +902,15 @@ def known_mask(may: Tensor, real: Tensor, m: int, asked: Tensor) -> str:
     """Name the mistake in a mask, at words, as the end of a sentence."""
     n = real.shape[1]
     causal, words = causal_mask(m, n), real[:, None, None, :]
+    places = (real.cumsum(dim=1) - 1)[:, None, n - m :, None]
     mistakes = {
         "padding is not hidden": causal.expand(may.shape),
         "the future is not hidden": words.expand(may.shape),
         "True and False have changed places": ~(causal & words),
         "the mask begins in the upper left corner": causal_mask(n)[:m] & words,
+        "places are compared with positions, which count the padding": words
+        & (torch.arange(n) <= places),
+        "all texts are padded as text 0 is": causal & words[:1].expand(may.shape),
         "padding is hidden where it would stand on the right": causal
         & (torch.arange(n) < real.sum(dim=1, keepdim=True))[:, None, None, :],
     }

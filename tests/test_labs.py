@@ -203,6 +203,14 @@ def test_the_patients_of_the_cards_are_ill_as_planted():
             getattr(your_own_gpt, check)(found[patient])
 
 
+def test_the_line_that_a_patient_is_asked_for_is_one_of_its_own():
+    cells = "\n".join(cell.source for cell in tagged(read(TOPICS["your_own_gpt"]), "exercise"))
+    for patient, parts in zip(PATIENTS.values(), your_own_gpt.BUGS.values(), strict=True):
+        own = re.search(rf"^(class|def) {patient}\(.*?\n\n\n", cells, re.DOTALL | re.MULTILINE)
+        lines = ["".join(line.split()) for line in own[0].splitlines()]
+        assert [sum(part in line for line in lines) for part in parts] == [1] * len(parts)
+
+
 @pytest.mark.weekly
 @pytest.mark.usefixtures("a_fresh_session")
 def test_the_second_patient_does_what_its_card_says(monkeypatch: pytest.MonkeyPatch):

@@ -725,7 +725,7 @@ def train(function: Callable[[nn.Module, int, int], Any]) -> None:
         f"it is {new:.2f}; "
         + (
             "a rate this small needs more steps"
-            if new < old
+            if new < old and all(loss < old + 0.3 for loss, _ in after.said)
             else "the rate is too large, or the steps go uphill"
         ),
     )

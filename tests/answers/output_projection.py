@@ -618,7 +618,7 @@ trained.accept("as a module", fit_module)
 trained.reject("never shared", "that share nothing$", lambda h, d, s: fit(h, d, False))
 trained.reject("always shared", "that share everything$", lambda h, d, s: fit(h, d, True))
 trained.reject("not trained", "lower the loss", lambda h, d, s: fit(h, d, s, steps=0))
-trained.reject("rate too small", "and by enough", lambda h, d, s: fit(h, d, s, rate=1e-3))
+trained.reject("rate too small", "neither too small", lambda h, d, s: fit(h, d, s, rate=1e-3))
 trained.reject("too few steps", "256 sequences in all", lambda *g: fit(*g, steps=8))
 trained.reject("rate too large", "nor too large|and is the rate small", lambda *g: fit(*g, rate=1))
 trained.reject("gradients added up", "gradient cleared", without_zero_grad)
@@ -642,7 +642,9 @@ for size in (4, 32):
 trained.reject("sizes of its own", "the h and d_v that it was", lambda h, d, s: fit(4, 2, s))
 trained.reject("sizes exchanged", "the h and d_v that it was", lambda h, d, s: fit(d, h, s))
 trained.reject(
-    "own values", "in more directions|share nothing", lambda h, d, s: fit(h, d, s, made=own_values)
+    "own values",
+    "no heads of that size|share nothing",
+    lambda h, d, s: fit(h, d, s, made=own_values),
 )
 trained.reject("as wide as all", "share nothing", lambda h, d, s: fit(1, h * d, s))
 trained.reject(
@@ -653,10 +655,10 @@ trained.reject(
     r"What trained returns is not.*shape \(1000, 4, 8\)",
     lambda *given: lambda x: fit(*given)(x)[:, -1],
 )
-trained.reject("one more", "more directions", lambda h, d, s: fit(h, d + 1, s))
+trained.reject("one more", "the h and d_v that it was", lambda h, d, s: fit(h, d + 1, s))
 trained.reject("no places", "lower the loss|long", lambda *g: fit(*g, task=without_places))
 trained.reject("the error", "can be called with x", error_of)
-trained.reject("the answer", "more directions|is it no layer", lambda h, d, s: lambda x: x[
+trained.reject("the answer", "no heads of that size get there", lambda h, d, s: lambda x: x[
     ..., :NUMBERS].roll(1, dims=1))  # fmt: skip
 
 

@@ -52,6 +52,9 @@ MADE_UP = [
 # Multiples of 64 and powers of 2 that are neither 64 nor 128.
 FAR = [("first", 3, 32), ("second", 5, 192), ("third", 4, 256)]
 
+LARGEST = MODELS["GPT-3"]
+READS = 2048  # tokens, of GPT-3
+
 ROUNDING = 1e-9  # relative, of a count in float64
 SIX_DIGITS = 5e-6  # relative, of a number that begins with a 1
 FLOAT32 = 1e-6  # relative, what a few sums in float32 lose
@@ -67,7 +70,12 @@ def shapes(function: Callable[[int, int, int, int], Sequence[Sequence[int]]]) ->
     more = [(3, 9, 6, 6), (5, 2, 36, 1), (2, 7, 4, 6), (3, 5, 70, 4)]
     for B, n, d_model, h in (*first, *models, *more):
         expect_shapes(answer, B=B, n=n, d_model=d_model, h=h)
-    right("shapes", "From the model's width to the heads' and back, for every model of the table.")
+    scores = counting.score_entries(LARGEST.h, READS) / (READS * LARGEST.d_model)
+    right(
+        "shapes",
+        f"In a layer of GPT-3 that reads {READS:,} tokens, the scores are {scores:g} times as many "
+        "numbers as the queries.",
+    )
 
 
 def expect_shapes(answer: Answer, *, B: int, n: int, d_model: int, h: int) -> None:
@@ -143,7 +151,12 @@ def parameters(function: Callable[[int, int, int, int, bool], int]) -> None:
         for bias in (False, True):
             outcome = answer(d_model=d_model, h=h, d_k=d_k, d_v=d_v, bias=bias)
             expect_parameters(outcome, d_model, h, d_k, d_v, bias)
-    right("parameters", "Matrices and biases, whatever the widths of the heads.")
+    held = LARGEST.layers * counting.attention_parameters(LARGEST.d_model, LARGEST.h)
+    right(
+        "parameters",
+        f"The {LARGEST.layers} attention layers of GPT-3 have {held / 1e9:.0f} of its 175 billion "
+        "parameters.",
+    )
 
 
 def expect_parameters(
@@ -341,7 +354,11 @@ def multiply_adds(function: Callable[[int, int, int], tuple[int, int]]) -> None:
                 "as if n and d_model had changed places": projections / 2,
             },
         )
-    right("multiply_adds", "Four projections, two products, and h has cancelled.")
+    right(
+        "multiply_adds",
+        f"For {n:,} tokens in a layer of width {d_model:,}, the projections take "
+        f"{projections / products:g} times as many as the products.",
+    )
 
 
 @exercise
@@ -384,7 +401,10 @@ def crossover(function: Callable[[int, bool], int]) -> None:
                     "where the products cost much less than the projections": d_model / 2,
                 },
             )
-    right("crossover", "The border lies at a multiple of the width, and a mask moves it.")
+    right(
+        "crossover",
+        f"GPT-3 reads {READS:,} tokens; under a causal mask its products catch up at {border:,}.",
+    )
 
 
 @exercise
@@ -442,7 +462,12 @@ def weight_memory(function: Callable[[int, int, int, int], tuple[int, float]]) -
             },
             within=SIX_DIGITS,
         )
-    right("weight_memory", "It grows with the square of n, and with every head.")
+    written = LARGEST.layers * counting.weight_bytes(LARGEST.h, READS, dtype=torch.float16)
+    right(
+        "weight_memory",
+        f"For one text of {READS:,} tokens, {LARGEST.layers} layers of GPT-3's size write out "
+        f"weights of {written / 1e9:.0f} GB, at 2 bytes each.",
+    )
 
 
 @exercise
@@ -522,7 +547,11 @@ def flops(function: Callable[[int, int, int, int, int, int], int]) -> None:
                 "as if h·d_k were d_model": seen * d_model / (h * d_k),
             },
         )
-    right("flops", "The prediction and the counter agree.")
+    right(
+        "flops",
+        f"In the last layer that was tried, {2 * n_k * per_position / seen:.2%} of the FLOPs make "
+        "keys and values, all for a single query.",
+    )
 
 
 def measured(B: int, n_q: int, n_k: int, d_model: int, h: int, d_k: int) -> int:

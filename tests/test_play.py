@@ -291,7 +291,7 @@ def test_a_models_relations_fall_with_its_heads(capsys: pytest.CaptureFixture):
     assert min(owner, key=owner.get) == "head 1, layer 0"
     assert min(surname, key=surname.get) == "head 2, layer 0"
     assert min(gender.values()) > 0.9
-    assert told.endswith("the table shows the model's own heads.\n")
+    assert told.endswith("so you can rely on the table.\n")
 
 
 def test_contributions_that_miss_something_are_noticed():

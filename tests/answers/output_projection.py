@@ -619,7 +619,7 @@ trained.reject("never shared", "that share nothing$", lambda h, d, s: fit(h, d, 
 trained.reject("always shared", "that share everything$", lambda h, d, s: fit(h, d, True))
 trained.reject("not trained", "lower the loss", lambda h, d, s: fit(h, d, s, steps=0))
 trained.reject("rate too small", "neither too small", lambda h, d, s: fit(h, d, s, rate=1e-3))
-trained.reject("too few steps", "256 sequences in all", lambda *g: fit(*g, steps=8))
+trained.reject("too few steps", "drew 256 sequences in all", lambda *g: fit(*g, steps=8))
 trained.reject("rate too large", "nor too large|and is the rate small", lambda *g: fit(*g, rate=1))
 trained.reject("gradients added up", "gradient cleared", without_zero_grad)
 trained.reject("causal", "at token 0.*is something hidden", lambda *g: fit(*g, run=causal))
@@ -638,7 +638,7 @@ for back, told in ((0, "itself"), (-1, "after it"), (2, "two before it")):
     )
 trained.reject("uphill", "go downhill", ascent)
 for size in (4, 32):
-    trained.reject(f"one batch of {size}", f"trained on {size} sequences", on_one_batch(size))
+    trained.reject(f"one batch of {size}", f"drew {size} sequences in all", on_one_batch(size))
 trained.reject("sizes of its own", "the h and d_v that it was", lambda h, d, s: fit(4, 2, s))
 trained.reject("sizes exchanged", "the h and d_v that it was", lambda h, d, s: fit(d, h, s))
 trained.reject(

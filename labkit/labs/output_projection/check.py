@@ -288,7 +288,7 @@ def miscounted(numbers: int, h: int, d_v: int, shared: bool) -> dict[str, float]
         "0 needs an answer that hits every number; does // or int round it down?": 0.0,
         "that is h times as much": h * least,
         "the heads divide their width among themselves": max(0.0, 1 - d_v / h / numbers),
-        "an error of squares is never negative, and no more directions count than numbers": (
+        "no more directions count than there are numbers": (
             (d_v if shared else h * d_v) / numbers - 1
         ),
         "it is rounded": round(least, 2),
@@ -367,7 +367,7 @@ def ended(by_token: Tensor, least: float, other: float, shared: bool, seen: int)
             "was given?"
         )
     if 0 < seen < FEW:
-        return f"; it was trained on {seen:,} sequences in all; does every step draw new ones?"
+        return f"; it drew {seen:,} sequences in all to learn from, and these are too few"
     if error > 2:
         return (
             ", more than zeros have; does each step go downhill, is the gradient cleared before "

@@ -75,7 +75,7 @@ def silence_heads(contributions: Answer, silence: Answer) -> None:
             weight.copy_(whole)
             print(row(f"no head {head}, layer {i}", f"{written[i][head]:.2f}", told))
     if fits and silent:
-        print("\nYour functions are right here too: the table shows the model's own heads.")
+        print("\nBoth functions are right here, too, so you can rely on the table.")
     if not fits:
         print("\ncontributions is not right yet: the first column is not what the heads write.")
     if not silent:

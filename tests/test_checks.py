@@ -305,7 +305,7 @@ TAKEN = {
     "a text for a number": (number, lambda x: "1", "it is a number\n.*came '1', which is a str"),
     "NaN for a number": (number, lambda x: float("nan"), "it is a number\n.*came NaN"),
     "a huge number": (number, lambda x: 10**400, "of a sensible size\n.*more than 308 digits"),
-    "a number for a truth": (truth, lambda x: 1, "it is True or False\n.*came 1, which is a int"),
+    "a number for a truth": (truth, lambda x: 1, "it is True or False\n.*came 1, which is an int"),
     "a huge truth": (truth, lambda x: 10**5000, "came a number of more than 4,300 digits"),
     "a layer for a truth": (truth, lambda x: torch.nn.ReLU(), "a layer of the class ReLU"),
 }

@@ -430,7 +430,9 @@ def kind(value: Any) -> str:
         return f"a {type(value).__name__} of {len(value)}"
     if isinstance(value, torch.nn.Module):
         return f"a layer of the class {type(value).__name__}"
-    return f"{written(value, repr)}, which is a {type(value).__name__}"
+    name = type(value).__name__
+    told = written(value, "{:,}".format if type(value) is int else repr)
+    return f"{told}, which is {'an' if name[0] in 'aeiou' else 'a'} {name}"
 
 
 def show(value: Any) -> str:

@@ -773,11 +773,11 @@ fooling.accept(
 fooling.accept(
     "capital letters, full stops",
     (
-        "The Animal didn't cross the Street because it was too ",
-        "Animal",
-        "Street",
-        "tired.",
-        "Wide",
+        "The Truck didn't cross the Bridge because it was too ",
+        "Truck",
+        "Bridge",
+        "heavy.",
+        "Weak",
     ),
 )
 
@@ -785,6 +785,11 @@ fooling.reject(
     "not fooled",
     "right with either",
     ("The cow didn't eat the grass because it was too", "cow", "grass", "sick", "dry"),
+)
+fooling.reject(
+    "the sentence of the card",
+    "a sentence of your own.*came animal, Street",
+    ("The animal didn't cross the Street because it was too", "animal", "Street", "tired", "wide"),
 )
 fooling.reject(
     "a hair's breadth",

@@ -45,6 +45,7 @@ COMPARED = (
 )
 EVERY = [(layer, head) for layer in range(6) for head in range(12)]
 FOOLED = (3, 1)  # the head with the fine picture in chapter 9
+KNOWN = ("animal", "street")  # the nouns of that picture's sentence
 HALF = 4e-3  # by which bfloat16 may be off
 LEAST = 0.02  # difference between two weights that is more than a whim
 COINS, TOSSES, TRIES = 72, 28, 100  # as many coins as the encoder has heads; rows in each half
@@ -128,13 +129,13 @@ def mistaken_weights(A: Tensor, relation: Tensor) -> dict[str, Tensor]:
         ),
     }
     for what, count in {
-        "related pairs": relation.sum(),
+        "related pairs": int(relation.sum()),
         "queries": len(relation),
         "pairs of a query and a key": relation.numel(),
-        "related keys, as a sum along the queries would": relation.any(dim=0).sum(),
-        "queries that give some": (given[0] > 0).sum(),
+        "related keys, as a sum along the queries would": int(relation.any(dim=0).sum()),
+        "queries that give some": int((given[0] > 0).sum()),
     }.items():
-        words = f"that divides by the {int(count)} {what}; {asked} queries have a related key"
+        words = f"that divides by the {count} {what}; {asked} queries have a related key"
         mistakes[words] = given.sum(dim=-1) / count
     if A.shape[1] == A.shape[2]:
         mistakes["that adds along the queries, where a query's weights are a row"] = related.sum(
@@ -616,6 +617,12 @@ def fooling(value: Any) -> None:
         not empty, f"five texts: {parts}", f"number {', '.join(empty)} of the five is empty"
     )
     beginning, *nouns, first, second = texts
+    known = [noun for noun in nouns if noun.lower() in KNOWN]
+    outcome.demand(
+        not known,
+        "a sentence of your own, with other nouns than the one about the animal",
+        f"came {', '.join(known)}",
+    )
     outcome.demand(
         all(re.fullmatch(r"[\w'’-]+", word) for word in (first, second)),
         "two last words, each one word and nothing else",

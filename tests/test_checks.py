@@ -41,6 +41,7 @@ FUNCTIONS = [exercise for exercise in EXERCISES if callable(next(iter(exercise.r
 LABS = Path(labs.__file__).parent
 # Nor is what moves bits the learner's own code: an error that passes it is told of its caller.
 guard.LIBRARIES += (str(Path(jitter.__file__).parent),)
+PATIENCE = tiles_and_ranks.PATIENCE
 torch.set_num_threads(1)  # the examples are small: more threads cost more than they give
 
 # Their answers take many seconds. The printed solutions are tried each time, in tests/test_labs.py.
@@ -89,10 +90,13 @@ def acceptances(exercise: Exercise) -> dict[str, tuple[Wrong | None, str]]:
 
 @cache
 def rejections(exercise: Exercise) -> dict[str, Wrong | None]:
-    return {
-        mistake: judged(exercise.check, answer)[0]
-        for mistake, (_, answer) in exercise.wrong.items()
-    }
+    told = {}
+    with pytest.MonkeyPatch.context() as patch:
+        for mistake, (_, answer) in exercise.wrong.items():
+            hopeless = getattr(answer, "hopeless", False)  # the ranks' patience is of no use
+            patch.setattr(tiles_and_ranks, "PATIENCE", 1.0 if hopeless else PATIENCE)
+            told[mistake] = judged(exercise.check, answer)[0]
+    return told
 
 
 def test_no_exercise_is_collected_twice():

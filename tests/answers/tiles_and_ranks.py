@@ -647,11 +647,11 @@ for how, told, sizes in (
     ("twice the keys", r"a tensor of shape \(1, 1, 9, 16\)", lambda n, m, x, y: (x, 2 * y)),
     ("block_q for both", r"a tensor of shape \(1, 1, 9, 9\)", lambda n, m, x, y: (x, x)),
     ("block_k for both", r"a tensor of shape \(1, 1, 9, 9\)", lambda n, m, x, y: (y, y)),
-    ("a query and all keys", r"shape \(1, 1, 1, 214\)", lambda n, m, x, y: (1, m)),
-    ("half the keys", r"shape \(1, 1, 9, 107\)", lambda n, m, x, y: (x, -(-m // 2))),
+    ("a query and all keys", r"shape \(1, 1, 1, 86\)", lambda n, m, x, y: (1, m)),
+    ("half the keys", r"shape \(1, 1, 9, 43\)", lambda n, m, x, y: (x, -(-m // 2))),
 ):
     tiled.reject(how, told, of_sizes(sizes))
-tiled.reject("all at once", r"a tensor of shape \(1, 1, 193, 214\) came about", whole)
+tiled.reject("all at once", r"a tensor of shape \(1, 1, 160, 86\) came about", whole)
 tiled.reject("no scale", "scale is not 1/√d_k but 1$", unscaled)
 tiled.reject("no root", "but 1/d_k$", lambda q, *a: online(q / q.shape[-1] ** 0.5, *a))
 tiled.reject("the width of values", "but 1/√d_v$", lambda q, k, v, *a: online(
@@ -692,8 +692,8 @@ tiled.reject("not its own place", "attend to the key at its own position", with_
 tiled.reject("one key too many", "attends to the key after its own position", with_mask(
     lambda i, j, top, left, n_q, n_k, *_: j > i + n_k - n_q + 1
 ))  # fmt: skip
-tiled.reject("rows of tiles", r"a tensor of shape \(1, 1, 9, 214\) came about", rows_at_once)
-tiled.reject("one mask for all", r"a tensor of shape \(188, 206\) came about", one_mask_for_all)
+tiled.reject("rows of tiles", r"a tensor of shape \(1, 1, 9, 86\) came about", rows_at_once)
+tiled.reject("one mask for all", r"a tensor of shape \(69, 170\) came about", one_mask_for_all)
 tiled.reject("tiles in a list", "of the shape of a tile were alive at once", tiles_kept)
 
 
@@ -1032,6 +1032,9 @@ def loops(rank, q, k, v):
     while rank.rank == 1:
         pass
     return passed_on(rank, q, k, v)
+
+
+loops.hopeless = True
 
 
 def leaves_at_once(rank, q, k, v):

@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from functools import wraps
+from functools import cache, wraps
 from math import prod
 from typing import Any
 
@@ -251,12 +251,13 @@ TILES: tuple[Tiles, ...] = (
     (2, 3, 14, 25, 4, 5, 8, 9, True, "lie apart"),
 )
 # One head, n larger than the widths, and small tiles: rows of tiles would show in memory, even as
-# a mask, and so would tiles that are kept.
+# a mask, and so would tiles that are kept, a column of them in the first and a row in the second.
 LONG: tuple[Tiles, ...] = (
-    (1, 1, 193, 214, 3, 2, 9, 8, False, "any"),
-    (1, 1, 188, 206, 2, 3, 7, 9, True, "any"),
+    (1, 1, 160, 86, 3, 2, 9, 8, False, "any"),
+    (1, 1, 69, 170, 2, 3, 7, 9, True, "any"),
 )
-PRODUCTS = ("matmul", "mm", "einsum", "dot", "linear", "inner", "sum")  # names of functions
+OPERATORS = ("matmul", "mm", "einsum", "dot", "linear", "inner", "attention")  # in names
+PRODUCTS = (*OPERATORS, "sum")
 KEPT = 16  # tensors of a tile's shape that may be alive at once: one for each step of the work
 REMARKS = {
     "any": "",
@@ -301,7 +302,8 @@ def tiled_attention(function: Callable[[Tensor, Tensor, Tensor, int, int, bool],
         tile = {shape for a in sides[0] for b in sides[1] for shape in ((a, b), (b, a))}
         rows = max(n_q + block_q, n_k + block_k) * (d_k + d_v)
         most = max(rows, block_q * block_k * max(d_k, d_v))
-        watch.append(Watch(most, block_q * block_k, d_k + d_v, n_k, tile))
+        blocks = block_q, block_k, block_k
+        watch.append(Watch(most, block_q * block_k, d_k + d_v, n_k, tile, blocks))
         outcome = expect_tiled(answer, seed, case)
         seen = watch[-1].seen
         counts = {-(-n_q // block_q), -(-n_k // block_k)}
@@ -313,6 +315,16 @@ def tiled_attention(function: Callable[[Tensor, Tensor, Tensor, int, int, bool],
             + (
                 "; is a block size how large blocks are, or how many there are?"
                 if seen and counts & set(seen)
+                else ""
+            ),
+        )
+        outcome.demand(
+            not watch[-1].most_read,
+            f"a product reads no more than {block_q} queries and {block_k} keys at a time",
+            f"one read {watch[-1].most_read} rows of q, of k or of v"
+            + (
+                "; have block_q and block_k changed places?"
+                if watch[-1].most_read == max(block_q, block_k)
                 else ""
             ),
         )
@@ -337,6 +349,12 @@ def watched(function: Any, watch: list[Watch]) -> Any:
     return call
 
 
+@cache
+def named(maker: str, words: tuple[str, ...]) -> bool:
+    """Say whether the name of a function has one of the words in it."""
+    return any(word in maker for word in words)
+
+
 class Watch(TorchFunctionMode):
     """Looks on while tensors come about, and counts those that are alive.
 
@@ -348,6 +366,7 @@ class Watch(TorchFunctionMode):
         width: an axis as short as that holds features.
         keys: how many keys there are; a product of one query and all of them is too large.
         tile: last two dimensions of those that ``most_kept`` counts.
+        blocks: of the first tensors that are given, how many rows a product may read at once.
     """
 
     def __init__(
@@ -357,44 +376,69 @@ class Watch(TorchFunctionMode):
         width: int = 0,
         keys: int = 0,
         tile: Iterable[tuple[int, int]] = (),
+        blocks: Iterable[int] = (),
     ) -> None:
         super().__init__()
+        self.blocks = tuple(blocks)
         self.most, self.scores, self.width, self.keys = most, scores, width, keys
         self.tile = set(tile)
         self.seen: tuple[int, ...] | None = None
         self.most_kept = self.peak = self.held = 0  # peak and held in bytes
+        self.most_read = 0  # rows, where they were too many
         self.given: set[int] = set()
+        self.rows: dict[int, tuple[int, int]] = {}  # of a storage: numbers in a row, how many rows
         self.alive: dict[int, Any] = {}  # a reference to each tensor
         self.users: dict[int, int] = {}  # how many of them share a storage
         self.kept: set[int] = set()  # storages of tiles
 
     def beyond(self, given: Iterable[Any]) -> Watch:
         """Leave out what was there before."""
-        self.given = {t.untyped_storage().data_ptr() for t in given if isinstance(t, Tensor)}
+        tensors = [t for t in given if isinstance(t, Tensor)]
+        self.given = {t.untyped_storage().data_ptr() for t in tensors}
+        self.rows = {
+            t.untyped_storage().data_ptr(): (t.shape[-1], most)
+            for t, most in zip(tensors, self.blocks, strict=False)
+        }
         return self
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         out = func(*args, **(kwargs or {}))
-        for t in tree_leaves(out):
-            if isinstance(t, Tensor) and id(t) not in self.alive:
-                self.note(t, getattr(func, "__name__", ""))
+        # Most of what comes by here is no tensor, but a shape or a type that is asked for.
+        maker = getattr(func, "__name__", "")
+        if isinstance(out, Tensor):
+            if id(out) not in self.alive:
+                self.note(out, maker)
+        elif isinstance(out, (tuple, list)) and not isinstance(out, torch.Size):
+            for t in tree_leaves(out):
+                if isinstance(t, Tensor) and id(t) not in self.alive:
+                    self.note(t, maker)
+        if self.rows and named(maker, OPERATORS):
+            for t in tree_leaves(args):
+                if isinstance(t, Tensor):
+                    self.read(t)
         return out
 
+    def read(self, t: Tensor) -> None:
+        """Note how much of what was given a product reads at once."""
+        width, most = self.rows.get(t.untyped_storage().data_ptr(), (1, t.numel()))
+        if t.numel() > width * most:
+            self.most_read = max(self.most_read, t.numel() // width)
+
     def note(self, t: Tensor, maker: str) -> None:
-        size, at = t.untyped_storage().nbytes(), t.untyped_storage().data_ptr()
+        storage, shape = t.untyped_storage(), tuple(t.shape)
+        size, at = storage.nbytes(), storage.data_ptr()
         if at in self.given or not size:
             return
         if self.seen is None and self.too_large(t, size // t.itemsize, maker):
-            self.seen = tuple(t.shape)
-        if tuple(t.shape[-2:]) in self.tile:
+            self.seen = shape
+        if shape[-2:] in self.tile:
             self.kept.add(at)
         if at not in self.users:
             self.held += size
         self.users[at] = self.users.get(at, 0) + 1
-        self.peak = max(self.peak, self.held)
-        self.most_kept = max(self.most_kept, len(self.kept))
+        self.peak, self.most_kept = max(self.peak, self.held), max(self.most_kept, len(self.kept))
         key = id(t)
 
         def gone(_: Any) -> None:
@@ -409,7 +453,7 @@ class Watch(TorchFunctionMode):
 
     def too_large(self, t: Tensor, held: int, maker: str) -> bool:
         axes = [n for n in t.shape if n > 1]
-        product = any(word in maker for word in PRODUCTS)
+        product = named(maker, PRODUCTS)
         if any(n <= self.width for n in axes) or not (product or t.dtype == torch.bool):
             return held > self.most
         if len(axes) < 2:

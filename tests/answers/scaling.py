@@ -139,6 +139,31 @@ draw.reject(
     r"shape \(1, 5\)",
     lambda d, k, b: (torch.randn(b, k, d) @ torch.randn(b, d, 1)).squeeze(),
 )
+
+
+def in_turn(pool, again):
+    return lambda d, k, b: product(again(torch.randn(pool, d), b), torch.randn(b, k, d))
+
+
+draw.reject("a hundred queries in turn", "lie 100 draws apart.*used again and again", in_turn(
+    100, lambda q, b: q[torch.arange(b) % 100]
+))  # fmt: skip
+draw.reject("each query for 25 draws", "of several draws go up and down", in_turn(
+    300, lambda q, b: q.repeat_interleave(25, dim=0)[:b]
+))  # fmt: skip
+draw.reject("cut off at 2.5", "were cut off or drawn again", lambda d, k, b: product(
+    torch.randn(b, d).clamp(-2.5, 2.5), torch.randn(b, k, d).clamp(-2.5, 2.5)
+))  # fmt: skip
+
+
+def within(shape):
+    """Draw again what is more than 2.5 from 0."""
+    return torch.nn.init.trunc_normal_(torch.empty(shape), a=-2.5, b=2.5)
+
+
+draw.reject("drawn again beyond 2.5", "another distribution|drawn again$", lambda d, k, b: (
+    product(within((b, d)), within((b, k, d)))
+))  # fmt: skip
 draw.reject(
     "numpy without a seed",
     "same torch.manual_seed",

@@ -23,6 +23,7 @@ THOUSANDTH = 1e-3  # how far off a number may be, relative to itself
 MILLIONTH = 1e-6  # how far off a deviation may be, relative to the largest score
 SPREAD_OF_LOG = math.pi**2 / 8  # the variance of ln |x|, for a standard normal x
 SIZE_OF_PRODUCT = 2 / math.pi  # the mean of |x y|, for standard normal x and y
+FAR = 6.5  # about 25 of 54,000 such products are farther than that from 0
 TINY = 1e-30  # a weight below it may come as 0
 
 
@@ -49,9 +50,25 @@ def draw_scores(function: Callable[[int, int, int], Tensor]) -> None:
     leaves_the_seed(function)
     # Draws that share a query or keys miss the variance by chance: name the cause first.
     own_query_and_keys(function)
+    expect_no_round(outcomes[0], scores)
     for outcome in outcomes:
         expect_moments(outcome, 1.1)
     right("draw_scores", "Their variance is d_k, and each draw has its own query and keys.")
+
+
+def expect_no_round(outcome: Outcome, scores: Tensor) -> None:
+    """Demand that queries do not come round: their length would come back in the scores' size."""
+    size = scores.square().mean(dim=1).clamp(min=1e-30).log()
+    size, draws = (size - size.mean()) / size.std(), len(size)
+    # How sizes go together that lie so many draws apart. The zeros keep the end from the beginning.
+    together = torch.fft.irfft(torch.fft.rfft(size, n=2 * draws).abs().square())[: draws // 2]
+    apart = int(together[1:].argmax()) + 1
+    outcome.demand(
+        together[apart] < 0.12 * draws,
+        "every draw has a query of its own, however many draws there are",
+        f"scores that lie {apart} draws apart are large and small together, as if a few queries "
+        "were used again and again",
+    )
 
 
 def expect_moments(outcome: Outcome, times: float) -> None:
@@ -150,6 +167,13 @@ def own_query_and_keys(function: Callable[[int, int, int], Tensor]) -> None:
         "the entries come from the standard normal distribution: a product of two of them is "
         f"{SIZE_OF_PRODUCT:.3f} away from 0 on average",
         f"it is {size:.3f} away, as if the entries had another distribution, such as a uniform one",
+    )
+    largest = scores.abs().max().item()
+    outcome.demand(
+        largest > FAR,
+        f"of {scores.numel():,} products of two entries some are more than {FAR:g} away from 0: a "
+        "normal distribution has no end",
+        f"the largest is {largest:.2f} away, as if entries far from 0 were cut off or drawn again",
     )
 
 

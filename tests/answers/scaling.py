@@ -159,7 +159,7 @@ draw.reject("one draw only", r"shape \(2, 3\)", lambda d, k, b: torch.randn(k, d
 draw.reject("a seed inside", "leave the seed", seeded)
 draw.reject(
     "uniform entries of variance 1",
-    "entries of keys are normal.*about [12](.\\d)? times.*another distribution, with fewer",
+    "entries of keys are normal.*within a draw.*it is [12].*another distribution, with fewer",
     lambda d, k, b: 12 * product(torch.rand(b, d) - 0.5, torch.rand(b, k, d) - 0.5),
 )
 

@@ -194,12 +194,15 @@ def expect_normal(answer: Answer) -> None:
     of_keys = more * (squares.square().mean(dim=1) / size.square()).mean().item()
     of_queries = size.square().mean().item() / size.mean().item() ** 2 / more
     # With normal entries these scatter about 3 by 0.008, and by 0.07, the second mostly upward.
-    for what, kurtosis, low, high in (("keys", of_keys, 2.9, 3.1), ("queries", of_queries, 2.6, 4)):
+    for what, where, kurtosis, low, high in (
+        ("keys", "within a draw", of_keys, 2.9, 3.1),
+        ("queries", "over all draws", of_queries, 2.6, 4),
+    ):
         outcome.demand(
             low < kurtosis < high,
-            f"the entries of {what} are normal, so the mean of their fourth powers is {KURTOSIS} "
-            "times the square of their mean square",
-            f"it is about {kurtosis:.2g} times, as if they had another distribution, with "
+            f"the entries of {what} are normal: a measure of how often they are far from 0, the "
+            f"kurtosis {where}, is then near {KURTOSIS}",
+            f"it is {kurtosis:.3g}, as if they had another distribution, with "
             f"{'fewer' if kurtosis < KURTOSIS else 'more'} entries far from 0",
         )
     largest = squares.max().item() ** 0.5

@@ -569,7 +569,7 @@ depends.reject("each replaced by its neighbour", "every number of x is 1", by_ne
 depends.reject("set to one", "every number of x is 1", map_by_change(change=torch.ones_like))
 depends.reject(
     "at another input",
-    "the mask is forgotten.*missing: \(0, 1\), \(0, 2\)",
+    r"the mask is forgotten.*missing: \(0, 1\), \(0, 2\)",
     lambda network, x: map_by_jacobian()(network, fresh(x)),
 )
 depends.reject(

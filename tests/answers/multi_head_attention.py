@@ -999,9 +999,9 @@ class Rectified(Trimmed):
         return self.w_o(merge_heads(self.heads(x, may)).relu())
 
 
-class InHalf(Trimmed):
+class Short(Trimmed):
     def heads(self, x, may):
-        return in_type(torch.half)(*(split_heads(part, self.h) for part in self.qkv(x)), may)
+        return 0.9995 * super().heads(x, may)
 
 
 class FirstHeadsMask(Trimmed):
@@ -1028,7 +1028,7 @@ layer.reject("time first", "sequences are taken for tokens", TimeFirst)
 layer.reject("W_O before attention", "applied to the values", OutputFirst)
 layer.reject("a ReLU", "a ReLU is applied before W_O", Rectified)
 layer.reject("the first head's mask", "the mask of the first head hides", FirstHeadsMask)
-layer.reject("attention in half", "though by little", InHalf)
+layer.reject("weights with a sum below 1", "though by little", Short)
 layer.reject(
     "the keys split by a view",
     "the keys are split by one view",

@@ -250,7 +250,7 @@ def leaks(function: Callable[[Function, Tensor], bool]) -> None:
             "False: each output depends on its own input and earlier ones at most",
             f"came True, a false alarm{told}: new numbers of the same size for later inputs move "
             f"earlier outputs by {moves(network, x).max():.1g} at most"
-            f"{(says and not later and told_swap(mistaken, x)) or network.caution}{why}",
+            f"{(says and not later and told_swap(mistaken, x)) or network.caution or why}",
         )
         outcome.demand(
             says or not later,
@@ -299,7 +299,7 @@ def told_move(network: Network, x: Tensor) -> str:
         return ""
     moved = moves(network, x)
     told = f", though new numbers for later inputs move an earlier output by {moved.max():.1g}"
-    alone = (moved > 0).sum() == 1 < len(x)
+    alone = (moved > 1e-5).sum() == 1 < len(x)
     return told + (f", in sequence {int(moved.argmax())} alone" if alone else "")
 
 
@@ -399,7 +399,9 @@ class Network:
 
     def suspicion(self, mistaken: Callable[[Network], bool]) -> str:
         """Tell what a wrong answer suggests, by whether it is mistaken about others."""
-        told = (words for words, probe in self.causes if probe is None or mistaken(probe))
+        sound = not self.reach(4).triu(1).any()
+        causes = self.causes or (ROUNDING if sound else ())
+        told = (words for words, probe in causes if probe is None or mistaken(probe))
         return next(told, "")
 
     def __str__(self) -> str:
@@ -572,6 +574,12 @@ def noise(level: float) -> Network:
     return Network("rounding", nothing, network)
 
 
+ROUNDING: tuple[tuple[str, Network | None], ...] = (
+    ("; that is rounding, and no tolerance or too small a one takes it for more", noise(1)),
+    ("; that is rounding, and beside an output near 0 a relative tolerance is none", noise(0)),
+)
+
+
 def faint(x: Tensor) -> Tensor:
     """Let only output 0 hear anything: input 1, a little."""
     place = torch.zeros(x.shape[-2], 1)
@@ -630,11 +638,7 @@ NETWORKS = (
         reference_mask,
         forth_and_back,
         causes=(
-            ("; that is rounding, and no tolerance or too small a one takes it for more", noise(1)),
-            (
-                "; that is rounding, and beside an output near 0 a relative tolerance is none",
-                noise(0),
-            ),
+            *ROUNDING,
             ("; that is rounding, and it grows with the numbers that are put in", None),
         ),
     ),

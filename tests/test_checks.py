@@ -264,6 +264,10 @@ GUARDED = {
     "changes its input": (lambda x: x.mul_(2), r"x was changed in place; now it is \[2, 4\]"),
     "leaves the program": (lambda x: sys.exit("bye"), "SystemExit: bye"),
     "divides by zero": (divides_by_zero(stub), "ZeroDivisionError: division by zero"),
+    "indexes by a mask that broadcasts": (
+        lambda x: x[None].expand(3, 2)[x[None] > 1],
+        "does not broadcast: expand it",
+    ),
     "keeps the stub's line": (keeps_the_stubs_line, "delete that line of the stub"),
     "calls a stub": (calls_a_stub, "^doubled calls stub, which is still the stub"),
     "is no function": (torch.tensor([2.0, 4.0]), "hand over the name, without brackets"),

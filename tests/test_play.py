@@ -123,24 +123,24 @@ def test_a_softmax_that_is_still_the_stub_gets_an_invitation(capsys: pytest.Capt
 def test_a_switch_opens_its_place():
     painter = causal_mask.laboratory()
     assert painter.alt.startswith("21 of 36 places are open, 0 of them in the future")
-    painter.controls["q1k6"].value = True
+    painter.controls["q0k5"].value = True
     assert painter.alt.startswith("22 of 36 places are open, 1 of them in the future")
-    assert painter.controls["q1k6"].description == "1"
+    assert painter.controls["q0k5"].description == "1"
     assert painter.figure.data[0].z[0][5] > 0
 
 
 def test_ways_that_fail_are_told():
     painter = causal_mask.laboratory()
-    for key in ("q1k1", "q2k1", "q2k2"):
+    for key in ("q0k0", "q1k0", "q1k1"):
         painter.controls[key].value = False
     told = {}
     for way in causal_mask.WAYS:
         painter.controls["way"].value = way
         told[way] = painter.alt
-    assert "sum to one: 1, 2. Rows with no key left: 2" in told["fill scores with −∞"]
+    assert "sum to one: 0, 1. Rows with no key left: 2" in told["fill scores with −∞"]
     assert "hidden keys, over all rows: 2.00" in told["fill scores with −10⁹"]
     assert "sum to one: none" in told["multiply scores by the mask"]
-    assert "sum to one: 1, 2, 3, 4, 5." in told["multiply weights by the mask"]
+    assert "sum to one: 0, 1, 2, 3, 4." in told["multiply weights by the mask"]
 
 
 PARTS = {
@@ -390,8 +390,8 @@ def test_an_answer_that_fails_in_some_rows_draws_no_number(mistake: str):
 
     painter = causal_mask.laboratory(own)
     assert painter.controls["way"].value == causal_mask.YOURS
-    painter.controls["q1k1"].value = False
-    assert "sum to one: 1, 2, 3, 4, 5, 6. Rows with no key left: 1" in painter.alt
+    painter.controls["q0k0"].value = False
+    assert "sum to one: 0, 1, 2, 3, 4, 5. Rows with no key left: 1" in painter.alt
 
 
 @pytest.mark.weekly

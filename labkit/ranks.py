@@ -208,6 +208,10 @@ def run(function: Callable[[Rank], Result], world: int, *, timeout: float = 60.0
         until = monotonic() + LEAVING
         for thread in threads:
             thread.join(max(0.0, until - monotonic()))
+        for rank in ranks:
+            rank._engine = None
+        # To close one takes some hundredths of a second, for which nobody has to wait.
+        Thread(target=engines.clear).start()
     return [result.result() for result in results]
 
 

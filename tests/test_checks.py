@@ -41,6 +41,7 @@ FUNCTIONS = [exercise for exercise in EXERCISES if callable(next(iter(exercise.r
 LABS = Path(labs.__file__).parent
 # Nor is what moves bits the learner's own code: an error that passes it is told of its caller.
 guard.LIBRARIES += (str(Path(jitter.__file__).parent),)
+PATIENCE = tiles_and_ranks.PATIENCE
 torch.set_num_threads(1)  # the examples are small: more threads cost more than they give
 
 # Their answers take many seconds. The printed solutions are tried each time, in tests/test_labs.py.
@@ -89,10 +90,13 @@ def acceptances(exercise: Exercise) -> dict[str, tuple[Wrong | None, str]]:
 
 @cache
 def rejections(exercise: Exercise) -> dict[str, Wrong | None]:
-    return {
-        mistake: judged(exercise.check, answer)[0]
-        for mistake, (_, answer) in exercise.wrong.items()
-    }
+    told = {}
+    with pytest.MonkeyPatch.context() as patch:
+        for mistake, (_, answer) in exercise.wrong.items():
+            hopeless = getattr(answer, "hopeless", False)  # the ranks' patience is of no use
+            patch.setattr(tiles_and_ranks, "PATIENCE", 1.0 if hopeless else PATIENCE)
+            told[mistake] = judged(exercise.check, answer)[0]
+    return told
 
 
 def test_no_exercise_is_collected_twice():
@@ -260,6 +264,10 @@ GUARDED = {
     "changes its input": (lambda x: x.mul_(2), r"x was changed in place; now it is \[2, 4\]"),
     "leaves the program": (lambda x: sys.exit("bye"), "SystemExit: bye"),
     "divides by zero": (divides_by_zero(stub), "ZeroDivisionError: division by zero"),
+    "indexes by a mask that broadcasts": (
+        lambda x: x[None].expand(3, 2)[x[None] > 1],
+        "does not broadcast: expand it",
+    ),
     "keeps the stub's line": (keeps_the_stubs_line, "delete that line of the stub"),
     "calls a stub": (calls_a_stub, "^doubled calls stub, which is still the stub"),
     "is no function": (torch.tensor([2.0, 4.0]), "hand over the name, without brackets"),
@@ -301,7 +309,7 @@ TAKEN = {
     "a text for a number": (number, lambda x: "1", "it is a number\n.*came '1', which is a str"),
     "NaN for a number": (number, lambda x: float("nan"), "it is a number\n.*came NaN"),
     "a huge number": (number, lambda x: 10**400, "of a sensible size\n.*more than 308 digits"),
-    "a number for a truth": (truth, lambda x: 1, "it is True or False\n.*came 1, which is a int"),
+    "a number for a truth": (truth, lambda x: 1, "it is True or False\n.*came 1, which is an int"),
     "a huge truth": (truth, lambda x: 10**5000, "came a number of more than 4,300 digits"),
     "a layer for a truth": (truth, lambda x: torch.nn.ReLU(), "a layer of the class ReLU"),
 }

@@ -187,14 +187,11 @@ PATIENTS = {  # by the check that each has to fail, which does not name the bug
 
 
 def patients() -> dict[str, Any]:
-    """Make the patients of lab 10 from their cards."""
+    """Make the patients of lab 10 as its cells do."""
     lab = read(TOPICS["your_own_gpt"])
     names: dict[str, Any] = {}
-    exec(f"{code_cells(lab)[1].source}\nfrom labkit.labs.your_own_gpt.ours import Block", names)
-    for cell in lab.cells:
-        for found in re.findall(r"^```python\n(.*?)^```$", cell.source, re.DOTALL | re.MULTILINE):
-            if re.match(r"(class|def) \w+[pP]atient\(", found):
-                exec(found, names)
+    for source in (code_cells(lab)[1].source, *(cell.source for cell in tagged(lab, "exercise"))):
+        exec(source, names)
     return names
 
 
@@ -204,6 +201,14 @@ def test_the_patients_of_the_cards_are_ill_as_planted():
     for check, patient in PATIENTS.items():
         with pytest.raises(Wrong, match="the patient gives the same"):
             getattr(your_own_gpt, check)(found[patient])
+
+
+def test_the_line_that_a_patient_is_asked_for_is_one_of_its_own():
+    cells = "\n".join(cell.source for cell in tagged(read(TOPICS["your_own_gpt"]), "exercise"))
+    for patient, parts in zip(PATIENTS.values(), your_own_gpt.BUGS.values(), strict=True):
+        own = re.search(rf"^(class|def) {patient}\(.*?\n\n\n", cells, re.DOTALL | re.MULTILINE)
+        lines = ["".join(line.split()) for line in own[0].splitlines()]
+        assert [sum(part in line for line in lines) for part in parts] == [1] * len(parts)
 
 
 @pytest.mark.weekly

@@ -123,24 +123,24 @@ def test_a_softmax_that_is_still_the_stub_gets_an_invitation(capsys: pytest.Capt
 def test_a_switch_opens_its_place():
     painter = causal_mask.laboratory()
     assert painter.alt.startswith("21 of 36 places are open, 0 of them in the future")
-    painter.controls["q1k6"].value = True
+    painter.controls["q0k5"].value = True
     assert painter.alt.startswith("22 of 36 places are open, 1 of them in the future")
-    assert painter.controls["q1k6"].description == "1"
+    assert painter.controls["q0k5"].description == "1"
     assert painter.figure.data[0].z[0][5] > 0
 
 
 def test_ways_that_fail_are_told():
     painter = causal_mask.laboratory()
-    for key in ("q1k1", "q2k1", "q2k2"):
+    for key in ("q0k0", "q1k0", "q1k1"):
         painter.controls[key].value = False
     told = {}
     for way in causal_mask.WAYS:
         painter.controls["way"].value = way
         told[way] = painter.alt
-    assert "sum to one: 1, 2. Rows with no key left: 2" in told["fill scores with −∞"]
+    assert "sum to one: 0, 1. Rows with no key left: 2" in told["fill scores with −∞"]
     assert "hidden keys, over all rows: 2.00" in told["fill scores with −10⁹"]
     assert "sum to one: none" in told["multiply scores by the mask"]
-    assert "sum to one: 1, 2, 3, 4, 5." in told["multiply weights by the mask"]
+    assert "sum to one: 0, 1, 2, 3, 4." in told["multiply weights by the mask"]
 
 
 PARTS = {
@@ -291,13 +291,28 @@ def test_a_models_relations_fall_with_its_heads(capsys: pytest.CaptureFixture):
     assert min(owner, key=owner.get) == "head 1, layer 0"
     assert min(surname, key=surname.get) == "head 2, layer 0"
     assert min(gender.values()) > 0.9
-    assert "falls: number\n" in told
-    assert told.endswith("what the heads write is what the layers write.\n")
+    assert told.endswith("so you can rely on the table.\n")
 
 
 def test_contributions_that_miss_something_are_noticed():
-    halves = Answer("contributions", lambda heads, W_O: contribute(heads, W_O) / 2)
-    assert output_projection.lengths(halves)[1] > 0.1
+    def shares(heads, W_O):
+        return contribute(heads, W_O).mean(dim=0).expand(len(heads), -1, -1)
+
+    assert output_projection.lengths(Answer("contributions", contribute))[1]
+    assert not output_projection.lengths(Answer("contributions", shares))[1]
+
+
+@pytest.mark.weekly
+def test_a_wrong_silence_is_judged_below_its_table(capsys: pytest.CaptureFixture):
+    def rows(weight, head, h):
+        return silent(weight.T, head, h).T
+
+    output_projection.silence_heads(
+        contributions=lambda heads, W_O: contribute(heads, W_O) / 2, silence=rows
+    )
+    told = capsys.readouterr().out
+    assert "contributions is not right yet" in told
+    assert "silence is not right yet" in told
 
 
 @pytest.mark.weekly
@@ -375,8 +390,8 @@ def test_an_answer_that_fails_in_some_rows_draws_no_number(mistake: str):
 
     painter = causal_mask.laboratory(own)
     assert painter.controls["way"].value == causal_mask.YOURS
-    painter.controls["q1k1"].value = False
-    assert "sum to one: 1, 2, 3, 4, 5, 6. Rows with no key left: 1" in painter.alt
+    painter.controls["q0k0"].value = False
+    assert "sum to one: 0, 1, 2, 3, 4, 5. Rows with no key left: 1" in painter.alt
 
 
 @pytest.mark.weekly
@@ -478,6 +493,7 @@ COUNTED = {
     "parameters": counting_answers.parameters,
     "multiply_adds": counting_answers.operations,
     "crossover": counting_answers.crossover,
+    "weight_memory": counting_answers.memory,
     "flops": counting_answers.flops,
 }
 
@@ -485,9 +501,13 @@ COUNTED = {
 def test_counts_agree_with_the_story_model_and_products_pass_half_at_the_border(
     capsys: pytest.CaptureFixture,
 ):
-    counting.in_the_model(**own(**COUNTED))
-    told, _, _, *lines = capsys.readouterr().out.splitlines()
-    assert told.endswith("Parameters predicted 33,280, held 33,280.")
+    counting.in_the_model(**own(**COUNTED), half_at=100, all_six=50)
+    told, _, _, *lines, judged, first, last = capsys.readouterr().out.splitlines()
+    assert "Parameters predicted 33,280, held 33,280." in told
+    assert told.endswith("predicted 16.777 MB, held 16.777 MB.")
+    assert judged == "Every prediction is what is held and counted, to the last digit."
+    assert first.endswith("half of the FLOPs: you bet on 100, and it is 128.")
+    assert re.search(r"at 48 words, in percent: you bet on 50, and it is \d+\.$", last)
     rows = [line.split() for line in lines]
     assert all(predicted == counted for _, predicted, counted, *_ in rows)
     shares = {int(n): share for n, _, _, share, *_ in rows}
@@ -499,7 +519,20 @@ def test_a_wrong_count_is_seen_beside_the_story_models(capsys: pytest.CaptureFix
     answers = own(**COUNTED)
     right = answers["flops"]
     counting.in_the_model(**answers | {"flops": lambda *sizes: right(*sizes) / 2})
-    assert "2,162,688    4,325,376" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert "2,162,688    4,325,376" in told
+    assert "Not what is held and counted: flops. The checks" in told
+    own_sum = answers["multiply_adds"]
+    counting.in_the_model(
+        **answers
+        | {
+            "parameters": lambda *sizes: 4 * sizes[0] ** 2,
+            "crossover": lambda d, causal: d,
+            "multiply_adds": lambda *sizes: [2 * part for part in own_sum(*sizes)],
+            "weight_memory": lambda B, h, n, size: (B * h, h * n**2 * size / 2**20),
+        }
+    )
+    assert ": parameters, crossover, multiply_adds, weight_memory. " in capsys.readouterr().out
     with pytest.raises(Wrong, match="a length from 2 to 1,024"):
         counting.in_the_model(**answers | {"crossover": lambda d, causal: d / 3})
 

@@ -356,6 +356,8 @@ def interrupt_main_thread() -> None:
 def blame(error: BaseException) -> str:
     """Tell an error of the answer's own: what it says, and on which of its lines it arose."""
     told = f"{type(error).__name__}: {error}".rstrip(": ")
+    if "The shape of the mask" in told:
+        told += "\n            a boolean index does not broadcast: expand it to the tensor's shape"
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if not frame.filename.startswith(LIBRARIES)]
     if not own:
@@ -430,7 +432,9 @@ def kind(value: Any) -> str:
         return f"a {type(value).__name__} of {len(value)}"
     if isinstance(value, torch.nn.Module):
         return f"a layer of the class {type(value).__name__}"
-    return f"{written(value, repr)}, which is a {type(value).__name__}"
+    name = type(value).__name__
+    told = written(value, "{:,}".format if type(value) is int else repr)
+    return f"{told}, which is {'an' if name[0] in 'aeiou' else 'a'} {name}"
 
 
 def show(value: Any) -> str:

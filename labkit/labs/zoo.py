@@ -16,6 +16,7 @@ from labkit.labs.guard import Answer, complaint, right
 Implementation = Callable[..., Any]
 Test = Callable[[Implementation], bool]
 Zoo = tuple[Implementation, ...]
+EXPECTED = "True for what is sound, False for what has a bug"
 TIMES = 3  # that a test is asked about each implementation
 BUGS_TOLD, ALARMS_TOLD = 4, 2  # in one message; the others are counted
 
@@ -30,16 +31,20 @@ def judge(
     the time, not on that order: the same test gets the same score.
 
     Prints the score of a test that makes no mistake, or raises Wrong with the score and the first
-    few mistakes, in the order of the list.
+    few mistakes, in the order of the list. A test that has refused every sound implementation once
+    is not asked again: that has a cause of its own.
     """
     listed, times = (*sound, *unsound), TIMES if times is None else times
-    turns = [(place, time) for place in range(len(listed)) for time in range(times)]
-    random.SystemRandom().shuffle(turns)
     mistakes = [0] * len(listed)
-    for place, time in turns:
-        answer.seed[0] = times * place + time
-        said = answer(**{argument: unnamed(listed[place])}).truth()
-        mistakes[place] += said != (place < len(sound))
+    for time in range(times):
+        places = list(range(len(listed)))
+        random.SystemRandom().shuffle(places)
+        for place in places:
+            answer.seed[0] = times * place + time
+            said = answer(**{argument: unnamed(listed[place])}).truth()
+            mistakes[place] += said != (place < len(sound))
+        if time == 0 and all(mistakes[: len(sound)]):
+            refuses_all(answer, len(sound), len(unsound), sum(mistakes[len(sound) :]))
     alarms = described(sound, mistakes[: len(sound)], times)
     missed = described(unsound, mistakes[len(sound) :], times)
     found = len(unsound) - len(missed)
@@ -54,8 +59,19 @@ def judge(
     if missed:
         told.append("These bugs got away, and could have been noticed:")
         told += shortened(missed, BUGS_TOLD)
-    expected = "True for what is sound, False for what has a bug"
-    raise complaint(answer.name, expected=expected, happened=("\n" + 12 * " ").join(told))
+    raise complaint(answer.name, expected=EXPECTED, happened=("\n" + 12 * " ").join(told))
+
+
+def refuses_all(answer: Answer, sound: int, unsound: int, accepted: int) -> None:
+    """Raise Wrong for a test that accepts nothing that is sound, and say what is likely."""
+    told = f"Sound, and refused: all {sound}. Of {unsound} bugs, it accepted {accepted}. "
+    told += (
+        "Is its meaning reversed, True for a bug?"
+        if 2 * accepted > unsound
+        else "Does it ever return True? If so, compare what it trusts with the card, by hand and "
+        "for one small input; then ask whether it leaves room for rounding."
+    )
+    raise complaint(answer.name, expected=EXPECTED, happened=told)
 
 
 def described(zoo: Zoo, mistakes: Sequence[int], times: int) -> list[str]:

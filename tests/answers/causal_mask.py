@@ -156,11 +156,11 @@ weights.reject(
 )
 weights.reject(
     "scores cut off",
-    r"however low the visible scores.*came \[\[0.5, 0.5, 0\]\]",
+    r"however low the visible scores.*came \[\[0.5, 0.5, 0\]\]; scores are cut off",
     lambda s, m: filled(s.clamp(-1e4, 1e4), m).masked_fill(~m, 0.0),
 )
 weights.reject("zeros after the softmax", "left sums to 1.*hidden after the softmax", after)
-weights.reject("zeros, then division", "hidden score has no say", after_with_division)
+weights.reject("zeros, then division", "hidden scores still count", after_with_division)
 weights.reject("scores set to 0", "a score of 0 is a score", lambda s, m: (s * m).softmax(dim=-1))
 weights.reject(
     "over the queries", "runs over the queries", lambda s, m: s.masked_fill(~m, -INF).softmax(-2)
@@ -204,10 +204,51 @@ weights.accept(
 weights.reject("exponentials overflow", "no number overflows", unshifted(torch.float32))
 weights.reject(
     "shifted by the largest score of all",
-    "a largest score of its own.*came \\[\\[0, 0, 0\\], \\[0.269",
+    "of its own.*came \\[\\[0, 0, 0\\], \\[0.269.*largest score of all rows is taken",
     lambda s, m: shifted_by_all(s, m).nan_to_num(),
 )
 weights.reject("the same, with NaN", "a largest score of its own.*nan", shifted_by_all)
+TAKEN_OFF = r"0.269, 0.731, 0.*came \[\[0.5, 0.5, 0\]\]; what is taken off each score depends"
+for what, top in {
+    "the row's maximum": lambda s: s.amax(-1, keepdim=True),
+    "the maximum of all": torch.max,
+    "the mean": lambda s: s.mean(-1, keepdim=True),
+}.items():
+    weights.reject(
+        f"{what}, hidden or not, taken off",
+        TAKEN_OFF,
+        lambda s, m, top=top: filled(s - top(s), m).nan_to_num(0),
+    )
+weights.reject(
+    "1e9 taken off",
+    "hidden scores still count",
+    lambda s, m: (s - 1e9 * ~m).softmax(-1).masked_fill(~m, 0.0),
+)
+weights.reject(
+    "1e9 taken off, no zeros",
+    "lowered, but not enough",
+    lambda s, m: (s - 1e9 * ~m).softmax(-1) * m.any(-1, keepdim=True),
+)
+weights.reject(
+    "in bfloat16", "bfloat16 has", lambda s, m: filled(s.bfloat16(), m).nan_to_num().float()
+)
+
+
+def less_the_visible_mean(scores, may):
+    mean = (scores * may).sum(-1, keepdim=True) / may.sum(-1, keepdim=True)
+    return filled(scores - mean, may).nan_to_num()
+
+
+weights.reject("the visible mean taken off", "as large as float32 holds", less_the_visible_mean)
+
+
+def by_index(scores, may):
+    scores = scores.clone()
+    scores[~may] = -INF
+    return scores.softmax(dim=-1).nan_to_num()
+
+
+weights.reject("indexed by the mask", "IndexError.*expand", by_index)
 weights.reject("a score of 0 is hidden", r"proportions.*came \[0, 1\]", zero_is_hidden)
 
 
@@ -226,9 +267,27 @@ def cut_by_cut(
 
     def answer(network, x):
         before = network(x)
+        if before.isnan().any():
+            return True
         for cut in range(1, x.shape[1]) if cuts is None else cuts(x.shape[1]):
             other = torch.cat([x[:, :cut], change(x[:, cut:])], dim=1)
             if not seen(network(other) - before, cut).abs().max() <= bar(before):
+                return True
+        return False
+
+    return answer
+
+
+def by_move(move, bar=1e-5, sees_nan=True):
+    """Replace from each cut on, and judge how new outputs differ from old ones."""
+
+    def answer(network, x):
+        before = network(x)
+        if sees_nan and before.isnan().any():
+            return True
+        for cut in range(1, x.shape[1]):
+            after = network(torch.cat([x[:, :cut], fresh(x[:, cut:])], dim=1))
+            if not (move(after[:, :cut], before[:, :cut]) <= bar).all():
                 return True
         return False
 
@@ -259,6 +318,8 @@ def one_by_one(seen=lambda difference, j: difference[:, :j]):
 
     def answer(network, x):
         before = network(x)
+        if before.isnan().any():
+            return True
         for j in range(1, x.shape[1]):
             other = x.clone()
             other[:, j] = fresh(x[:, j])
@@ -337,7 +398,7 @@ leaks.reject("the last cut only", UNNOTICED, cut_by_cut(cuts=lambda n: [n - 1]))
 leaks.reject("one is added to all features", UNNOTICED, cut_by_cut(change=lambda part: part + 1))
 leaks.reject(
     "the mean of how far features move",
-    "five of many features",
+    "a mean over all features",
     cut_by_cut(seen=lambda moved, cut: moved[:, :cut].abs().mean(dim=(0, 2))),
 )
 leaks.reject(
@@ -353,15 +414,17 @@ leaks.reject("each replaced by the next", "unnoticed", cut_by_cut(change=lambda 
 leaks.reject("backward from sizes", ZERO, by_backward(torch.ones, fold=torch.abs))
 leaks.reject(
     "a bar that grows with the outputs",
-    "output 0 is 100 more.*unnoticed",
+    "output 0 is 100 more.*a bar that grows",
     cut_by_cut(bar=lambda y: 1e-4 * y.abs().max()),
 )
 leaks.reject(
-    "very large numbers", "up to rounding.*alarm", cut_by_cut(change=lambda p: 1e4 * fresh(p))
+    "very large numbers",
+    "up to rounding.*grows with the numbers",
+    cut_by_cut(change=lambda p: 1e4 * fresh(p)),
 )
 leaks.reject(
     "a tolerance relative to each output",
-    "false alarm",
+    "false alarm.*a relative tolerance is none",
     by_closeness(rtol=1e-5, atol=1e-8),
 )
 leaks.reject(
@@ -371,14 +434,21 @@ leaks.reject(
 )
 leaks.reject(
     "each feature by itself",
-    "output 0 is 100 more.*unnoticed",
+    "output 0 is 100 more.*not on the same one alone",
     by_jacobian(fold=lambda j: torch.einsum("aidbjd->ijd", j.abs()).sum(2)),
 )
 leaks.reject("set to zero", ZERO, cut_by_cut(change=torch.zeros_like))
 leaks.reject("the sign turned", ZERO, cut_by_cut(change=torch.neg))
 leaks.reject("the first sequence only", UNNOTICED, one_by_one(seen=lambda moved, j: moved[0, :j]))
 leaks.reject(
-    "NaN taken for 0", UNNOTICED, one_by_one(seen=lambda moved, j: moved[:, :j].nan_to_num())
+    "NaN taken for 0",
+    UNNOTICED,
+    by_move(lambda new, old: (new - old).nan_to_num().abs(), sees_nan=False),
+)
+leaks.reject(
+    "NaN before a cut only",
+    "last output is NaN in one sequence.*unnoticed$",
+    by_move(lambda new, old: (new - old).abs(), sees_nan=False),
 )
 leaks.reject("backward from a sum of features", UNNOTICED, by_backward(torch.ones))
 leaks.reject(
@@ -463,7 +533,11 @@ depends.accept("backward along random numbers", map_by_backward(torch.randn))
 PAIRS = "pairs of output and input that depend"
 depends.reject("transposed", "rows and columns have changed places", then(lambda found: found.T))
 depends.reject("only the past", PAIRS, then(torch.tril))
-depends.reject("a causal mask", PAIRS, lambda net, x: torch.ones(len(x), len(x)).tril().bool())
+depends.reject(
+    "a causal mask",
+    "every network gets this map",
+    lambda net, x: torch.ones(len(x), len(x)).tril().bool(),
+)
 depends.reject("strengths", "boolean", then(torch.Tensor.float))
 depends.reject("as lists", "tensor", then(torch.Tensor.tolist))
 depends.reject("every feature apart", "shape", map_by_jacobian(fold=torch.abs))
@@ -495,33 +569,37 @@ depends.reject("each replaced by its neighbour", "every number of x is 1", by_ne
 depends.reject("set to one", "every number of x is 1", map_by_change(change=torch.ones_like))
 depends.reject(
     "at another input",
-    "the mask is forgotten.*are missing",
+    r"the mask is forgotten.*missing: \(0, 1\), \(0, 2\)",
     lambda network, x: map_by_jacobian()(network, fresh(x)),
 )
 depends.reject(
     "very large numbers",
-    "up to rounding.*too many",
+    "up to rounding.*grows with the numbers",
     map_by_change(change=lambda part: 1e4 * fresh(part)),
 )
-depends.reject("derivatives added", PAIRS, map_by_jacobian(lambda j: j.sum((1, 3)).abs()))
+depends.reject(
+    "derivatives added", "as do sums of derivatives", map_by_jacobian(lambda j: j.sum((1, 3)).abs())
+)
 depends.reject(
     "a tolerance relative to each output",
-    "up to rounding.*too many",
+    "up to rounding.*a relative tolerance is none",
     map_by_closeness(rtol=1e-5, atol=1e-8),
 )
 depends.reject(
     "a relative tolerance of a thousandth",
-    r"output 0 is 100 more.*\(0, 1\) are missing",
+    r"output 0 is 100 more.*missing: \(0, 1\)",
     map_by_closeness(rtol=1e-3, atol=1e-5),
 )
 depends.reject(
     "each feature by itself",
-    r"output 0 is 100 more.*\(0, 1\) are missing",
+    r"output 0 is 100 more.*missing: \(0, 1\)",
     map_by_jacobian(lambda j: torch.einsum("idjd->ijd", j).abs().amax(dim=2)),
 )
 depends.reject("positive derivatives only", PAIRS, map_by_jacobian(lambda j: j.amax((1, 3))))
 depends.reject("one is added to all features", PAIRS, map_by_change(change=lambda part: part + 1))
-depends.reject("any number that is not the same", "too many", map_by_change(bar=0))
+depends.reject(
+    "any number that is not the same", "too many.*no tolerance or too small", map_by_change(bar=0)
+)
 depends.reject("set to zero", "every number of x is 0", map_by_change(change=torch.zeros_like))
 depends.reject("the first feature only", PAIRS, map_by_change(move=lambda moved: moved[:, 0].abs()))
 depends.reject(
@@ -539,3 +617,78 @@ depends.reject(
     "the mean of the derivatives", PAIRS, map_by_jacobian(lambda j: j.abs().mean((1, 3)))
 )
 depends.reject("backward from a sum of features", PAIRS, map_by_backward(torch.ones))
+
+
+# What the inputs have to differ in
+
+
+def rand(part):
+    return torch.rand_like(part)
+
+
+def tied(part):
+    """Draw one number for all features of a position."""
+    return torch.randn(*part.shape[:-1], 1).expand_as(part)
+
+
+leaks.accept(
+    "one new vector for all later inputs",
+    cut_by_cut(change=lambda part: torch.randn(part.shape[-1]).expand_as(part)),
+)
+ONE_WAY = "normal numbers are all on one side of x"
+leaks.reject("moves up only", ONE_WAY, by_move(lambda new, old: new - old))
+leaks.reject("moves down only", f"x is (-6|6).*{ONE_WAY}", by_move(lambda new, old: old - new))
+COMMON = "what all features have in common"
+leaks.reject("one number for all features", f"x is 0.*{COMMON}", cut_by_cut(change=tied))
+leaks.reject("rand for randn", "where that is below -0.5", cut_by_cut(change=rand))
+leaks.reject("negative numbers", "where that is above 0.5", cut_by_cut(change=lambda p: -rand(p)))
+leaks.reject(
+    "one sequence at a time, without its axis",
+    r"takes inputs of shape \(B, n, d\), and got \(4, 6\)",
+    lambda net, x: any(cut_by_cut()(lambda one: net(one[0])[None], s[None]) for s in x),
+)
+leaks.reject(
+    "first and last cut", "output 1 depends on input 2", cut_by_cut(cuts=lambda n: {1, n - 1})
+)
+leaks.reject(
+    "first and last feature changed by the middle one",
+    UNNOTICED,
+    cut_by_cut(seen=lambda moved, cut: moved[:, :cut, 1:-1]),
+)
+leaks.reject(
+    "the next output only", "far behind them", one_by_one(lambda moved, j: moved[:, [j - 1]])
+)
+leaks.reject(
+    "no tolerance", "no tolerance or too small", by_move(lambda a, b: (a - b).abs(), bar=0)
+)
+leaks.reject("a bar of 1e-7", "too small", cut_by_cut(bar=lambda y: 1e-7))
+leaks.reject("a bar of 1e-3", "a move of 1e-4 counts", cut_by_cut(bar=lambda y: 1e-3))
+leaks.reject(
+    "a hundredth added", "change too small", cut_by_cut(change=lambda p: p + fresh(p) / 100)
+)
+
+
+def overwritten(network, x):
+    before = network(x)
+    found = bool(before.isnan().any())
+    for cut in range(1, x.shape[1]):
+        other = torch.cat([x[:, :cut], fresh(x[:, cut:])], dim=1)
+        found = bool((network(other) - before)[:, :cut].abs().max() > 1e-5)
+    return found
+
+
+leaks.reject("a verdict overwritten", "verdict kept to the end", overwritten)
+leaks.reject(
+    "the first sequence replaced by itself",
+    "in sequence 1 alone",
+    lambda network, x: cut_by_cut()(network, x[:1]),
+)
+
+depends.reject("rand for randn", "where that is below -0.5", map_by_change(change=rand))
+depends.reject("one number for all features", COMMON, map_by_change(change=tied))
+depends.reject("moves up only", PAIRS, map_by_change(move=lambda moved: moved.amax(1)))
+depends.reject(
+    "with an axis for the batch",
+    r"takes inputs of shape \(n, d\), and got \(1, 5, 6\)",
+    lambda network, x: map_by_change()(lambda one: network(one[None])[0], x),
+)

@@ -114,6 +114,7 @@ shapes.reject(
     r"\[4\.0\] is no whole number",
     shapes_of(lambda q, s, x: ((*q[:3], x[2] / q[1]), s, q, x, x)),
 )
+shapes.reject("heads before scores", "changed places", shapes_of(lambda q, s, x: (q, q, s, x, x)))
 shapes.reject("four results", "4 of them", shapes_of(lambda q, s, x: (q, s, q, x)))
 shapes.reject("as text", "is a tuple", shapes_of(lambda q, s, x: (str(q), s, q, x, x)))
 
@@ -206,6 +207,26 @@ parameters.reject(
     lambda d, h, dk, dv, bias: matrices_only(d, h, dk, dv, bias) + bias * (3 * d + h * dv),
 )
 parameters.reject(
+    "values as wide as keys, joined",
+    "W_V were as wide as W_K",
+    lambda d, h, dk, dv, bias: d * h * (3 * dk + dv) + bias * (3 * h * dk + d),
+)
+parameters.reject(
+    "W^O by keys",
+    "W\\^O had as many rows",
+    lambda d, h, dk, dv, bias: parameters_by_matrix(d, h, dk, dv, bias) + d * h * (dk - dv),
+)
+parameters.reject(
+    "one number for a bias",
+    "one number for a bias",
+    lambda *sizes: matrices_only(*sizes) + 4 * sizes[4],
+)
+parameters.reject(
+    "d_k and d_v exchanged",
+    "d_k and d_v had changed places",
+    lambda d, h, dk, dv, bias: parameters_by_matrix(d, h, dv, dk, bias),
+)
+parameters.reject(
     "a sum in float32",
     "is rounded",
     lambda *sizes: torch.tensor([float(parameters_by_matrix(*sizes))]).sum(),
@@ -268,8 +289,35 @@ audit.reject(
 )
 audit.reject(
     "number of heads",
-    "grew in number of heads",
+    "more heads than the row before",
     lambda rows: (odd_names(rows), [b[0] for a, b in itertools.pairwise(rows) if b[1] > a[1]]),
+)
+for mistake, pairs in {
+    "the last row left out": lambda rows: itertools.pairwise(rows[:-1]),
+    "rows two by two": lambda rows: zip(rows[::2], rows[1::2], strict=False),
+}.items():
+    audit.reject(
+        mistake,
+        r"missing: \['\w+'\]\Z",
+        lambda rows, pairs=pairs: (odd_names(rows), [b[0] for a, b in pairs(rows) if b[2] > a[2]]),
+    )
+audit.reject(
+    "or for and",
+    "every number differs",
+    lambda rows: ([r[0] for r in rows if r[2] != 64 or r[2] != 128], wider_names(rows)),
+)
+audit.reject(
+    "compared as text",
+    "as text, 64 comes after 160",
+    lambda rows: (
+        odd_names(rows),
+        [b[0] for a, b in itertools.pairwise(rows) if str(b[2]) > str(a[2])],
+    ),
+)
+audit.reject(
+    "different, not wider",
+    r"too many: \['two', 'six'\]\Z",
+    lambda rows: (odd_names(rows), [b[0] for a, b in itertools.pairwise(rows) if b[2] != a[2]]),
 )
 audit.reject(
     "at least as wide",
@@ -308,7 +356,7 @@ for mistake, ordinary in {
     )
 audit.reject(
     "wider ones twice",
-    r"not 64 or 128 wide.*missing: \['one', 'five'\]\Z",
+    r"not 64 or 128 wide.*missing: \['one', 'five', 'six'\]\Z",
     lambda rows: (wider_names(rows), wider_names(rows)),
 )
 audit.reject(
@@ -330,7 +378,7 @@ audit.reject(
     ),
 )
 audit.reject("counts", "has names", lambda rows: tuple(map(len, audit_by_pairs(rows))))
-audit.reject("one list", r"one list of names came: \['one', 'four', 'five'\]", odd_names)
+audit.reject("one list", r"one list of names came: \['one', 'four', 'five', 'six'\]", odd_names)
 audit.reject("three lists", "2 results.*3 of them", lambda rows: (odd_names(rows), [], []))
 audit.reject("each twice", "each once", lambda rows: (odd_names(rows) * 2, wider_names(rows)))
 
@@ -387,6 +435,9 @@ operations.reject(
 )
 operations.reject("no n", "of one token", lambda n, d, h: (4 * d**2, 2 * n**2 * d))
 operations.reject("n for n²", "of one query", lambda n, d, h: (4 * n * d**2, 2 * n * d))
+operations.reject(
+    "n for d_model", "had changed places", lambda n, d, h: (4 * n * d**2, 2 * n * d**2)
+)
 operations.reject("exchanged", "come first", lambda n, d, h: (2 * n**2 * d, 4 * n * d**2))
 operations.reject(
     "causal", "every query meets every key", lambda n, d, h: (4 * n * d**2, n * (n + 1) * d)
@@ -443,6 +494,14 @@ crossover.reject(
 )
 crossover.reject("exactly half", "exactly half", border_of(lambda d: 2 * d, lambda d: 4 * d))
 crossover.reject("strictly the past", "i − 1", border_of(lambda d: 2 * d, lambda d: 4 * d + 1))
+crossover.reject(
+    "one too few", "still cost less", border_of(lambda d: 2 * d - 1, lambda d: 4 * d - 2)
+)
+crossover.reject(
+    "scores masked alone",
+    "to one of the products",
+    border_of(lambda d: 2 * d, lambda d: math.ceil((8 * d - 1) / 3)),
+)
 crossover.reject("half", "much less than the projections", lambda d, causal: d / 2)
 crossover.reject("half with a mask", "halved the length", border_of(lambda d: 2 * d, lambda d: d))
 crossover.reject(
@@ -493,6 +552,18 @@ memory.reject("always float32", "took 4 bytes", memory_of(lambda B, h, n, size: 
 memory.reject("matrices of a sequence", "those of one sequence", memory_of(matrices=lambda B, h: h))
 memory.reject("matrices of a head", "those of one head", memory_of(matrices=lambda B, h: B))
 memory.reject("gigabytes", "gigabytes", memory_of(lambda *_: 1e-3))
+memory.reject("kilobytes", "kilobytes", memory_of(lambda *_: 1e3))
+memory.reject("twice", "twice as much", memory_of(lambda *_: 2))
+memory.reject("half", "as if a mask", memory_of(lambda B, h, n, size: (n + 1) / (2 * n)))
+memory.reject(
+    "no rest", "a whole number", lambda B, h, n, size: (B * h, B * h * n**2 * size // 10**6)
+)
+for places in (1, 2):
+    memory.reject(
+        f"{places} after the point",
+        f"rounded to {places} after",
+        lambda *sizes, p=places: (memory_of()(*sizes)[0], round(memory_of()(*sizes)[1], p)),
+    )
 memory.reject("an eighth", r"megabytes came [\d.]+\Z", memory_of(lambda *_: 1 / 8))
 memory.reject(
     "int32",
@@ -549,6 +620,20 @@ flops.accept("PyTorch's counter", flops_by_counter)
 flops.accept("closed form", flops_of(lambda own, other, product: own + other + 2 * product))
 
 flops.reject("MACs", "half of it", flops_of(lambda a, b, p: (a + b + 2 * p) / 2))
+flops.reject("twice", "and no more", flops_of(lambda a, b, p: 2 * (a + b + 2 * p)))
+flops.reject(
+    "one for K and V", "keys and values together", flops_of(lambda a, b, p: a + b / 2 + 2 * p)
+)
+flops.reject(
+    "one context",
+    "one context projected",
+    lambda B, *sizes: flops_by_sum(B, *sizes) - (B - 1) * parts(1, *sizes)[1],
+)
+flops.reject(
+    "joined",
+    "its context were one",
+    lambda B, n_q, n_k, *sizes: flops_by_sum(B, n_q + n_k, n_q + n_k, *sizes),
+)
 flops.reject("no products", "leaves out Q Kᵀ and A V", flops_of(lambda a, b, p: a + b))
 flops.reject("products alone", "leaves out the projections", flops_of(lambda a, b, p: 2 * p))
 flops.reject("one product", "leaves out one of", flops_of(lambda a, b, p: a + b + p))

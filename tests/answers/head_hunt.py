@@ -42,15 +42,19 @@ weight_on.accept(
 )
 
 weight_on.reject(
-    "over all queries", "divides by 3, where 2 queries", lambda A, r: on_related(A, r).mean(-1)
+    "over all queries",
+    "divides by the 3 queries; 2 queries",
+    lambda A, r: on_related(A, r).mean(-1),
 )
 weight_on.reject("a sum", "that is a sum", lambda A, r: on_related(A, r).sum(-1))
 weight_on.reject(
     "over related pairs",
-    "divides by 3, where 2 queries",
+    "divides by the 3 related pairs; 2 queries",
     lambda A, r: on_related(A, r).sum(-1) / r.sum(),
 )
-weight_on.reject("over all pairs", "divides by 9", lambda A, r: (A * r).mean(dim=(1, 2)))
+weight_on.reject(
+    "over all pairs", "divides by the 9 pairs of", lambda A, r: (A * r).mean(dim=(1, 2))
+)
 weight_on.reject("transposed", "from key to query", lambda A, r: weight_by_loop(A, r.T))
 weight_on.reject(
     "one number for all heads",
@@ -82,14 +86,21 @@ weight_on.reject(
 
 
 weight_on.reject(
-    "over all weight", "divides by 3", lambda A, r: on_related(A, r).sum(-1) / A.sum(dim=(1, 2))
+    "over all weight", "divides by the 3", lambda A, r: on_related(A, r).sum(-1) / A.sum(dim=(1, 2))
 )
 weight_on.reject(
-    "over keys", "divides by 2, where 3", lambda A, r: on_related(A, r).sum(-1) / r.any(0).sum()
+    "over keys",
+    "the 2 related keys, as a sum along the queries would; 4 queries",
+    lambda A, r: on_related(A, r).sum(-1) / r.any(0).sum(),
+)
+weight_on.reject(
+    "along the queries, over related keys",
+    "the 2 related keys, as a sum along the queries would; 4 queries",
+    lambda A, r: (A * r).sum(1)[:, r.any(0)].mean(-1),
 )
 weight_on.reject(
     "over queries that give some",
-    "divides by 2, where 3",
+    "divides by the 3 queries that give some; 4 queries",
     lambda A, r: on_related(A, r).sum(-1) / (on_related(A, r) > 0).sum(-1),
 )
 weight_on.reject(
@@ -156,6 +167,11 @@ relations.accept("one tensor of both", lambda t: torch.stack([previous_of(t), ma
 relations.reject("next", "token after", lambda t: (previous_of(t).T, marks_of(t)))
 relations.reject(
     "rolled", "none before it", lambda t: (torch.eye(len(t)).bool().roll(1, 0), marks_of(t))
+)
+relations.reject(
+    "[CLS] before nothing",
+    "the second token has one before it",
+    lambda t: (previous_of(t) & (torch.arange(len(t)) > 0), marks_of(t)),
 )
 relations.reject("delimiters ask", "queries are rows", lambda t: (previous_of(t), marks_of(t).T))
 relations.reject("full stops only", "missing", lambda t: (previous_of(t), marks_of(t, ["."])))
@@ -238,7 +254,17 @@ specialists.reject(
     "this is the head for next",
     {**NAMED, "previous": NAMED["next"], "next": NAMED["previous"]},
 )
-specialists.reject("second best, next", "next: the head", {**NAMED, "next": (2, 8)})
+specialists.reject(
+    "second best, next",
+    r"next: the head.*0\.\d+, and another head 0\.\d+",
+    {**NAMED, "next": (2, 8)},
+)
+specialists.reject(
+    "places divided by 6", "divide its place by 6", {**NAMED, "next": (3, 2), "delimiters": (7, 5)}
+)
+specialists.reject(
+    "one sentence alone", r"0\.\d+, and another head 0\.\d+$", {**NAMED, "delimiters": (1, 0)}
+)
 specialists.reject(
     "numbers of 72", "a pair of layer", {"previous": 2, "next": 20, "delimiters": 47}
 )
@@ -313,6 +339,14 @@ held.reject(
     "shares", "is a share", held_changed(lambda head, x, y, a, b, half: (head, x / half, y / half))
 )
 held.reject(
+    "shares in float32",
+    "is a share",
+    lambda c: (
+        held_by_loop(c)[0],
+        *(part.float().mean(0)[held_by_loop(c)[0]] for part in c.chunk(2)),
+    ),
+)
+held.reject(
     "another head's count",
     "the most that any head has",
     held_changed(lambda head, x, y, a, b, half: (head, x, b.max())),
@@ -355,8 +389,13 @@ def held_of_rows(correct):
 
 held.reject("rows for heads", "that is a row", held_of_rows)
 held.reject(
-    "a row too few",
-    "right on the second half",
+    "a row too few, first half",
+    "right on the first half.*leaves out a row",
+    lambda c: (held_by_loop(c)[0], c[: len(c) // 2 - 1, held_by_loop(c)[0]].sum(), 0),
+)
+held.reject(
+    "a row too few, second half",
+    "right on the second half.*leaves out a row",
     lambda c: (*held_by_loop(c)[:2], c[len(c) // 2 + 1 :, held_by_loop(c)[0]].sum()),
 )
 
@@ -367,6 +406,14 @@ def held_with_head(choose):
         return head, *(int(part[head]) for part in halves(correct))
 
     return answer
+
+
+def longest_run(rows):
+    run = most = 0
+    for right in rows.tolist():
+        run = run + 1 if right else 0
+        most = max(most, run)
+    return most
 
 
 def held_with_none(correct):
@@ -397,8 +444,18 @@ held.reject(
 )
 held.reject(
     "half of the heads",
-    "best of the first 5 heads",
+    "best of the first 6 heads",
     held_with_head(lambda c: c[: len(c) // 2, : len(c) // 2].sum(0).argmax()),
+)
+held.reject(
+    "half of the heads in place of half of the rows",
+    "half of the heads over all rows",
+    held_with_head(lambda c: c[:, : c.shape[1] // 2].sum(0).argmax()),
+)
+held.reject(
+    "longest run",
+    "the longest run",
+    held_with_head(lambda c: torch.tensor([longest_run(x) for x in c.chunk(2)[0].T]).argmax()),
 )
 held.reject(
     "the first half a row longer",
@@ -507,6 +564,11 @@ silenced.accept("a copy", by_copy)
 silenced.accept("hooks", by_hook)
 
 
+def all_columns_but_one(weight, slab):
+    weight[:, slab.start : slab.stop - 1] = 0
+
+
+silenced.reject("the last column", "the last one still gets", by_slabs(all_columns_but_one))
 silenced.reject("not put back", "weights were changed and stayed so", by_slabs(columns, keep=False))
 silenced.reject("a hook left", "hook is still in it", lambda h, s: by_hook(h, s, keep=True))
 silenced.reject("rows of W_O", "through columns", by_slabs(rows))
@@ -517,7 +579,13 @@ silenced.reject(
 )
 silenced.reject("every twelfth column", "side by side", by_slabs(interleaved))
 silenced.reject("nothing silenced", "nothing had been silenced", lambda heads, sentences: 1.0)
-silenced.reject("one minus", "one minus", lambda h, s: 1 - mean_cosine(h, s))
+silenced.reject("one minus", "one minus the cosine", lambda h, s: 1 - mean_cosine(h, s))
+silenced.reject(
+    "rounded", r": 0\.\d{4}\n.*is it rounded", lambda h, s: round(mean_cosine(h, s).item(), 3)
+)
+silenced.reject(
+    "no sentence twice", "counts a sentence once", lambda h, s: mean_cosine(h, sorted(set(s)))
+)
 silenced.reject("a sum", "is a sum", lambda h, s: mean_cosine(h, s) * len(s))
 silenced.reject("first head only", "only the first", lambda h, s: mean_cosine(h[:1], s))
 silenced.reject(
@@ -576,7 +644,14 @@ silenced.reject(
 silenced.reject("all pairs", "every other as well", compared(lambda a, b: (a @ b.T).mean()))
 silenced.reject("mean product", "where a cosine adds", compared(lambda a, b: (a * b).mean()))
 silenced.reject(
-    "distance", "how far the vectors lie apart", compared(lambda a, b: (a - b).norm(dim=1).mean())
+    "distance",
+    "that is how far the vectors lie apart",
+    compared(lambda a, b: (a - b).norm(dim=1).mean()),
+)
+silenced.reject(
+    "one minus the distance",
+    "one minus how far the vectors",
+    compared(lambda a, b: 1 - (a - b).norm(dim=1).mean()),
 )
 
 
@@ -600,6 +675,10 @@ def values_but_not_their_bias(attention, slab):
     attention.w_v.weight[slab] = 0
 
 
+def queries(attention, slab):
+    attention.w_q.weight[slab] = 0
+
+
 def values(attention, slab):
     attention.w_v.weight[slab] = 0
     attention.w_v.bias[slab] = 0
@@ -611,6 +690,7 @@ def columns_and_bias(attention, slab):
 
 
 silenced.accept("values and their bias", by_layer(values))
+silenced.reject("queries' matrix", "without its queries", by_layer(queries))
 silenced.reject("values' matrix", "bias of the values", by_layer(values_but_not_their_bias))
 silenced.reject("the output's bias too", "belongs to no head", by_layer(columns_and_bias))
 
@@ -644,6 +724,11 @@ silenced.reject(
     "layers and heads from 1",
     "layers and heads counted from 1",
     lambda h, s: mean_cosine([((x - 1) % 6, (y - 1) % 12) for x, y in h], s),
+)
+silenced.reject(
+    "layers from 1",
+    "with layers counted from 1",
+    lambda h, s: mean_cosine([((x - 1) % 6, y) for x, y in h], s),
 )
 silenced.reject(
     "product over heads",
@@ -688,11 +773,11 @@ fooling.accept(
 fooling.accept(
     "capital letters, full stops",
     (
-        "The Animal didn't cross the Street because it was too ",
-        "Animal",
-        "Street",
-        "tired.",
-        "Wide",
+        "The Truck didn't cross the Bridge because it was too ",
+        "Truck",
+        "Bridge",
+        "heavy.",
+        "Weak",
     ),
 )
 
@@ -700,6 +785,11 @@ fooling.reject(
     "not fooled",
     "right with either",
     ("The cow didn't eat the grass because it was too", "cow", "grass", "sick", "dry"),
+)
+fooling.reject(
+    "the sentence of the card",
+    "a sentence of your own.*came animal, Street",
+    ("The animal didn't cross the Street because it was too", "animal", "Street", "tired", "wide"),
 )
 fooling.reject(
     "a hair's breadth",

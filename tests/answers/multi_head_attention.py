@@ -143,7 +143,7 @@ split.reject(
 split.reject("opposite order", "opposite order", lambda x, h: split_heads(x, h).flip(1))
 split.reject("in half", "digits are lost", lambda x, h: split_heads(x.half(), h))
 split.reject("squeezed", "shape", lambda x, h: split_heads(x, h).squeeze(-1))
-split.reject("batch folded in", "another place", lambda x, h: split_heads(x.flip(0), h))
+split.reject("batch folded in", "not all in that sequence", lambda x, h: split_heads(x.flip(0), h))
 
 
 # Attention
@@ -364,7 +364,9 @@ merge.reject(
 )  # fmt: skip
 merge.reject("in half", "digits are lost", lambda heads: merge_heads(heads.half()))
 merge.reject("squeezed", "shape", lambda heads: merge_heads(heads).squeeze(1))
-merge.reject("sequences mixed up", "another place", lambda heads: merge_heads(heads.flip(0)))
+merge.reject(
+    "sequences mixed up", "not all in that sequence", lambda heads: merge_heads(heads.flip(0))
+)
 
 
 # The output projection
@@ -854,3 +856,186 @@ for mistake, told, answer in (
 
 
 copying.accept("from a copy", lambda t: filled(deepcopy(t)))
+copying.accept("frozen", lambda t: filled(t).requires_grad_(False))
+copying.reject(
+    "in float64",
+    r"type, torch.float32.*w_q.weight is of torch.float64",
+    lambda t: filled(t).double(),
+)
+
+
+def rows_of_each(take):
+    """Cut the joint matrix and bias otherwise."""
+
+    def answer(theirs):
+        ours = filled(theirs)
+        with torch.no_grad():
+            for i, part in enumerate((ours.w_q, ours.w_k, ours.w_v)):
+                part.weight.copy_(take(theirs.in_proj_weight, i, theirs.num_heads))
+                part.bias.copy_(take(theirs.in_proj_bias, i, theirs.num_heads))
+        return ours
+
+    return answer
+
+
+copying.reject("dealt out", "every third row", rows_of_each(lambda W, i, h: W[i::3]))
+copying.reject(
+    "head by head",
+    "cut by heads first",
+    rows_of_each(lambda W, i, h: W.unflatten(0, (h, 3, -1))[:, i].flatten(0, 1)),
+)
+project.reject(
+    "a bias only if all of it is not 0",
+    "differ; the bias is missing",
+    lambda x, w, b: projected(x, w, b if b is not None and b.all() else None),
+)
+project.reject(
+    "bias twice",
+    "bias is added twice",
+    lambda x, w, b: projected(x, w, None if b is None else 2 * b),
+)
+split.reject("whole numbers", "digits are lost", lambda x, h: split_heads(x.long().float(), h))
+split.reject(
+    "the first sequence for all",
+    "not all in that sequence",
+    lambda x, h: split_heads(x[:1].expand(x.shape), h),
+)
+split.reject(
+    "the first head dealt out if single",
+    "some numbers are in another place",
+    lambda x, h: split_heads(x.flip(1) if len(x) > 1 else x, h),
+)
+merge.reject("rounded", "digits are lost", lambda heads: merge_heads(heads.round()))
+merge.reject(
+    "sequences behind tokens",
+    "not all in that sequence",
+    lambda H: H.permute(2, 0, 1, 3).reshape(len(H), H.shape[2], -1),
+)
+
+
+def in_type(dtype):
+    return lambda q, k, v, may: attended(q.to(dtype), k.to(dtype), v.to(dtype), may).float()
+
+
+attend.reject("in half", r"query 1 has 0\S+ in place 0, where 0.4\S* belongs", in_type(torch.half))
+attend.reject("in bfloat16", r"query \d has \S+ in place \d, where", in_type(torch.bfloat16))
+
+
+def with_mask(change):
+    """Change a mask of four axes."""
+
+    def answer(q, k, v, may):
+        return attended(q, k, v, change(may) if may is not None and may.dim() == 4 else may)
+
+    return answer
+
+
+FIRST = {
+    "the mask of the first sequence": lambda m: m[:1],
+    "the mask of the first head": lambda m: m[:, :1],
+    "one sequence's and one head's mask": lambda m: m[0, 0],
+}
+for whose, change in FIRST.items():
+    attend.reject(whose, f"{whose} hides in all", with_mask(change))
+
+
+def less(top, fill=-INF):
+    """Take off another maximum than that of the row."""
+
+    def weigh(scores, may):
+        e = (scores.masked_fill(~may, fill) - top(scores.masked_fill(~may, fill))).exp()
+        return (e / e.sum(-1, keepdim=True)).nan_to_num()
+
+    return with_weights(weigh)
+
+
+attend.reject("less the largest, mended", "the largest of all heads is taken off", less(torch.max))
+attend.reject(
+    "less the largest of a head",
+    "the largest of a head is taken off",
+    less(lambda s: s.amax((-1, -2), keepdim=True)),
+)
+
+
+def less_a_hidden_one(scores, may):
+    e = (scores - scores.amax(-1, keepdim=True)).exp() * may
+    return e / (e.sum(-1, keepdim=True) + 1e-9)
+
+
+attend.reject("less a hidden one", "sees hidden keys", with_weights(less_a_hidden_one))
+attend.reject(
+    "scores cut off",
+    "scores are cut off at 50",
+    with_weights(lambda s, m: s.clamp(-50, 50).masked_fill(~m, -INF).softmax(-1)),
+)
+
+
+class OutputBiasDropped(Trimmed):
+    def forward(self, x, may=None):
+        return merge_heads(self.heads(x, may)) @ self.w_o.weight.T
+
+
+class ScaledByHeads(Trimmed):
+    def heads(self, x, may):
+        q, k, v = (split_heads(part, self.h) for part in self.qkv(x))
+        return attended(q, k, v, may, self.h**-0.5)
+
+
+class TimeFirst(Linears):
+    def forward(self, x, may=None):
+        return super().forward(x.transpose(0, 1), None).transpose(0, 1)
+
+
+class OutputFirst(Trimmed):
+    def qkv(self, x):
+        return self.w_q(x), self.w_k(x), self.w_o(self.w_v(x))
+
+    def forward(self, x, may=None):
+        return merge_heads(self.heads(x, may))
+
+
+class Rectified(Trimmed):
+    def forward(self, x, may=None):
+        return self.w_o(merge_heads(self.heads(x, may)).relu())
+
+
+class Short(Trimmed):
+    def heads(self, x, may):
+        return 0.9995 * super().heads(x, may)
+
+
+class FirstHeadsMask(Trimmed):
+    def heads(self, x, may):
+        four = may is not None and may.dim() == 4
+        return super().heads(x, may[:, :1] if four else may)
+
+
+def one_changed(which, change):
+    """Change how one of queries, keys and values comes to be heads."""
+
+    class Changed(Trimmed):
+        def heads(self, x, may):
+            heads = [split_heads(part, self.h) for part in self.qkv(x)]
+            heads[which] = change(self, x)
+            return attended(*heads, may)
+
+    return Changed
+
+
+layer.reject("output bias dropped", "the bias of w_o is missing", OutputBiasDropped)
+layer.reject("scaled by the heads", "1/√h", ScaledByHeads)
+layer.reject("time first", "sequences are taken for tokens", TimeFirst)
+layer.reject("W_O before attention", "applied to the values", OutputFirst)
+layer.reject("a ReLU", "a ReLU is applied before W_O", Rectified)
+layer.reject("the first head's mask", "the mask of the first head hides", FirstHeadsMask)
+layer.reject("weights with a sum below 1", "though by little", Short)
+layer.reject(
+    "the keys split by a view",
+    "the keys are split by one view",
+    one_changed(1, lambda self, x: self.w_k(x).reshape(len(x), self.h, x.shape[1], -1)),
+)
+layer.reject(
+    "queries by w_q transposed",
+    "w_q is transposed",
+    one_changed(0, lambda self, x: split_heads(x @ self.w_q.weight + self.w_q.bias, self.h)),
+)

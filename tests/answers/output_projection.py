@@ -11,7 +11,8 @@ from torch import nn
 
 from labkit import merge_heads
 from labkit.labs.output_projection import check as output_projection
-from labkit.labs.output_projection.play import NUMBERS, WIDTH, copying
+from labkit.labs.output_projection import play
+from labkit.labs.output_projection.play import NUMBERS, WIDTH
 from tests.answers import Exercise
 
 # The slabs
@@ -30,8 +31,8 @@ slabs.accept("chunk", lambda W_O, h: torch.stack(W_O.chunk(h)))
 slabs.accept("slices", slabs_by_loop)
 slabs.accept("numpy", lambda W_O, h: torch.tensor(np.stack(np.vsplit(W_O.numpy(), h))))
 
-slabs.reject("columns", "shape", lambda W_O, h: torch.stack(W_O.chunk(h, dim=1)))
-slabs.reject("columns, turned", "shape", lambda W_O, h: torch.stack(W_O.T.chunk(h)))
+slabs.reject("columns", "cut between columns", lambda W_O, h: torch.stack(W_O.chunk(h, dim=1)))
+slabs.reject("columns, turned", "cut between columns", lambda W_O, h: torch.stack(W_O.T.chunk(h)))
 slabs.reject("read by columns", "by column", lambda W, h: W.T.reshape(h, len(W) // h, -1))
 slabs.reject("dealt out", "dealt out", lambda W_O, h: torch.stack([W_O[i::h] for i in range(h)]))
 slabs.reject(
@@ -112,6 +113,8 @@ contributions.reject(
     "so that they mix",
     lambda H, W: H.reshape(H.shape[1], len(H), -1).transpose(0, 1) @ cut(H, W),
 )
+contributions.reject("shares", "is divided by h", lambda H, W: H @ cut(H, W) / len(H))
+contributions.reject("running total", "heads so far", lambda H, W: (H @ cut(H, W)).cumsum(0))
 contributions.reject("n first", "shape", lambda H, W: (H @ cut(H, W)).transpose(0, 1))
 contributions.reject("columns", "it runs", lambda H, W: H @ torch.stack(W.chunk(len(H), dim=1)))
 contributions.reject("whole W_O", "it runs", lambda H, W: H @ W)
@@ -208,7 +211,7 @@ silence.accept("parts", silent_by_parts)
 silence.reject("rows", "rows are silent", rows_silent)
 silence.reject(
     "others rescaled",
-    r"not zeros: \[\]; columns of other heads that changed: \[0, 1, 2, 6,",
+    r"not zeros: \[\]; columns of other heads that changed: \[0, 1, 2, 6,.*are scaled up",
     lambda w, i, h: silent_columns(w, i, h) * h / (h - 1),
 )
 silence.reject("a mean", r"not zeros: \[3, 4, 5\]; .*changed: \[\]$", mean_for_zeros)
@@ -240,6 +243,16 @@ silence.reject("counted from 1", "head before", lambda w, i, h: silent_columns(w
 silence.reject("only the head", "other heads", silent_if(lambda p, i, d, h: p // d == i))
 silence.reject("dealt out", "every fourth", silent_if(lambda p, i, d, h: p % h != i))
 silence.reject("one column", "first number", silent_if(lambda p, i, d, h: p != i * d))
+silence.reject(
+    "a slice from head",
+    "begins at column head",
+    silent_if(lambda p, i, d, h: (p < i) | (p >= i + d)),
+)
+silence.reject(
+    "one column forgotten",
+    "last number is not silent",
+    silent_if(lambda p, i, d, h: (p < i * d) | (p >= (i + 1) * d - 1)),
+)
 silence.reject("from there on", "from this one on", silent_if(lambda p, i, d, h: p < i * d))
 silence.reject("nothing", "nothing has changed", lambda w, i, h: w.clone())
 silence.reject("turned", "shape", lambda w, i, h: silent_columns(w, i, h).T)
@@ -365,6 +378,18 @@ shared_heads.reject(
 
 
 shared_heads.reject(
+    "scaled by d_v",
+    "1/√d_v",
+    lambda x, Q, K, V, W, h: attended(x, Q, K, V, V.shape[-1] ** -0.5).repeat(1, 1, h) @ W,
+)
+shared_heads.reject(
+    "across the batch",
+    "sequences of the batch",
+    lambda x, Q, K, V, W, h: (
+        attended(x.transpose(0, 1), Q, K, V).repeat(1, 1, h) @ W
+    ).transpose(0, 1),
+)  # fmt: skip
+shared_heads.reject(
     "squeezed slabs",
     "shape",
     lambda x, Q, K, V, W, h: attended(x, Q, K, V) @ W.unflatten(0, (h, -1)).squeeze().sum(0),
@@ -392,6 +417,8 @@ one_head.accept("a row of identities", lambda W_O, h: torch.eye(len(W_O) // h).r
 
 one_head.reject("mean", "mean of the slabs", lambda W_O, h: blocks(W_O, h).mean(0))
 one_head.reject("first", "first slab", lambda W_O, h: W_O[: len(W_O) // h])
+one_head.reject("last", "last slab", lambda W_O, h: blocks(W_O, h)[-1])
+one_head.reject("scaled sum", "divided by √h", lambda W, h: blocks(W, h).sum(0) / h**0.5)
 one_head.reject("neighbours", "beside each other", lambda W_O, h: W_O.unflatten(0, (-1, h)).sum(1))
 one_head.reject("squeezed", "shape", lambda W, h: blocks(W, h).sum(0).squeeze())
 one_head.reject("W_O itself", "shape", lambda W_O, h: W_O)
@@ -420,15 +447,28 @@ lowest.reject("minus", "never negative", lambda n, h, d, s: -share(n, h, d, s))
 lowest.reject("zero", "hits every number", lambda n, h, d, s: 0.0)
 lowest.reject("times h", "h times as much", lambda n, h, d, s: h * share(n, h, d, s))
 lowest.reject("neither", "came 0.5$", lambda n, h, d, s: 0.5)
-lowest.reject("heads for widths", "counts as one", lambda n, h, d, s: max(0.0, 1 - h / n))
+lowest.reject("heads for widths", "write in 7 directions", lambda n, h, d, s: max(0.0, 1 - h / n))
 lowest.reject(
-    "one for all", "as one direction", lambda n, h, d, s: max(0.0, 1 - (1 if s else h * d) / n)
+    "one for all", "write in 1 direction$", lambda n, h, d, s: max(0.0, 1 - (1 if s else h * d) / n)
 )
 lowest.reject("a share of the width", "divide their", lambda n, h, d, s: max(0.0, 1 - d / h / n))
 lowest.reject("percent", "in percent", lambda *given: 100 * share(*given))
 lowest.reject("the root", "the root of", lambda *given: share(*given) ** 0.5)
-lowest.reject("too many", "too many", lambda n, h, d, s: share(n, h, d, s) - 1 / n)
-lowest.reject("too few", "too few", lambda n, h, d, s: share(n, h, d, s) + 1 / n)
+lowest.reject("too many", "write in 4 directions", lambda n, h, d, s: share(n, h, d, s) - 1 / n)
+lowest.reject("too few", "write in 2 directions", lambda n, h, d, s: share(n, h, d, s) + 1 / n)
+lowest.reject(
+    "a sum of widths", "in 10 directions", lambda n, h, d, s: max(0.0, 1 - (d if s else h + d) / n)
+)
+lowest.reject(
+    "the wider", "in 7 directions", lambda n, h, d, s: max(0.0, 1 - (d if s else max(h, d)) / n)
+)
+lowest.reject(
+    "no clamp", "no more directions count", lambda n, h, d, s: abs(1 - (d if s else h * d) / n)
+)
+lowest.reject("squared", "the square of", lambda *given: share(*given) ** 2)
+lowest.reject(
+    "floor division", "// or int", lambda n, h, d, s: max(0, n - (d if s else h * d)) // n
+)
 lowest.reject("yes or no", "is a number", lambda n, h, d, s: s)
 
 
@@ -465,11 +505,11 @@ def start(h, d_v, shared):
     ]
 
 
-def fit(h, d_v, shared, steps=120, rate=0.1, made=start, run=layer, task=copying):
+def fit(h, d_v, shared, steps=120, rate=0.1, made=start, run=layer, task=None):
     W = [matrix.requires_grad_() for matrix in made(h, d_v, shared)]
     optimiser = torch.optim.Adam(W, lr=rate)
     for _ in range(steps):
-        x, y = task(32)
+        x, y = (task or play.copying)(32)
         optimiser.zero_grad()
         F.mse_loss(run(h, d_v, shared, x, W), y).backward()
         optimiser.step()
@@ -496,7 +536,7 @@ def fit_module(h, d_v, shared):
     model = Heads(h, d_v, shared)
     optimiser = torch.optim.AdamW(model.parameters(), lr=0.1, weight_decay=0.0)
     for _ in range(100):
-        x, y = copying(32)
+        x, y = play.copying(32)
         loss = (model(x) - y).square().mean()
         optimiser.zero_grad()
         loss.backward()
@@ -513,7 +553,7 @@ def without_zero_grad(h, d_v, shared):
     W = [matrix.requires_grad_() for matrix in start(h, d_v, shared)]
     optimiser = torch.optim.Adam(W, lr=0.1)
     for _ in range(120):
-        x, y = copying(32)
+        x, y = play.copying(32)
         F.mse_loss(layer(h, d_v, shared, x, W), y).backward()
         optimiser.step()
     return lambda x: layer(h, d_v, shared, x, W)
@@ -534,20 +574,23 @@ def merged_by_one_view(h, d_v, shared):
     return fit(h, d_v, shared, run=layer if shared else run)
 
 
-def on_one_batch(h, d_v, shared):
-    batch = copying(32)
-    return fit(h, d_v, shared, task=lambda count: batch)
+def on_one_batch(size):
+    def train(h, d_v, shared):
+        batch = play.copying(size)
+        return fit(h, d_v, shared, task=lambda count: batch)
+
+    return train
 
 
 def without_places(count):
-    x, y = copying(count)
+    x, y = play.copying(count)
     x[..., NUMBERS:] = 0
     return x, y
 
 
 def with_tokens(back):
     def task(count):
-        x, _ = copying(count)
+        x, _ = play.copying(count)
         return x, x[..., :NUMBERS].roll(back, dims=1)
 
     return task
@@ -556,7 +599,7 @@ def with_tokens(back):
 def ascent(h, d, s):
     W = [matrix.requires_grad_() for matrix in start(h, d, s)]
     for _ in range(120):
-        x, y = copying(32)
+        x, y = play.copying(32)
         loss = F.mse_loss(layer(h, d, s, x, W), y)
         with torch.no_grad():
             for matrix, slope in zip(W, torch.autograd.grad(loss, W), strict=True):
@@ -565,7 +608,7 @@ def ascent(h, d, s):
 
 
 def error_of(h, d_v, shared):
-    x, y = copying(1_000)
+    x, y = play.copying(1_000)
     return F.mse_loss(fit(h, d_v, shared)(x), y).item()
 
 
@@ -575,8 +618,9 @@ trained.accept("as a module", fit_module)
 trained.reject("never shared", "that share nothing$", lambda h, d, s: fit(h, d, False))
 trained.reject("always shared", "that share everything$", lambda h, d, s: fit(h, d, True))
 trained.reject("not trained", "lower the loss", lambda h, d, s: fit(h, d, s, steps=0))
-trained.reject("rate too small", "and by enough", lambda h, d, s: fit(h, d, s, rate=1e-3))
-trained.reject("too few steps", "long enough|lower the loss", lambda *g: fit(*g, steps=8))
+trained.reject("rate too small", "neither too small", lambda h, d, s: fit(h, d, s, rate=1e-3))
+trained.reject("too few steps", "drew 256 sequences in all", lambda *g: fit(*g, steps=8))
+trained.reject("rate too large", "nor too large|and is the rate small", lambda *g: fit(*g, rate=1))
 trained.reject("gradients added up", "gradient cleared", without_zero_grad)
 trained.reject("causal", "at token 0.*is something hidden", lambda *g: fit(*g, run=causal))
 trained.reject("one view merges", "merged token by token|lower the loss", merged_by_one_view)
@@ -593,9 +637,14 @@ for back, told in ((0, "itself"), (-1, "after it"), (2, "two before it")):
         fit_to(back),
     )
 trained.reject("uphill", "go downhill", ascent)
-trained.reject("one batch", "ever new sequences|more than zeros have", on_one_batch)
+for size in (4, 32):
+    trained.reject(f"one batch of {size}", f"drew {size} sequences in all", on_one_batch(size))
+trained.reject("sizes of its own", "the h and d_v that it was", lambda h, d, s: fit(4, 2, s))
+trained.reject("sizes exchanged", "the h and d_v that it was", lambda h, d, s: fit(d, h, s))
 trained.reject(
-    "own values", "in more directions|share nothing", lambda h, d, s: fit(h, d, s, made=own_values)
+    "own values",
+    "no heads of that size|share nothing",
+    lambda h, d, s: fit(h, d, s, made=own_values),
 )
 trained.reject("as wide as all", "share nothing", lambda h, d, s: fit(1, h * d, s))
 trained.reject(
@@ -606,10 +655,10 @@ trained.reject(
     r"What trained returns is not.*shape \(1000, 4, 8\)",
     lambda *given: lambda x: fit(*given)(x)[:, -1],
 )
-trained.reject("one more", "more directions", lambda h, d, s: fit(h, d + 1, s))
+trained.reject("one more", "the h and d_v that it was", lambda h, d, s: fit(h, d + 1, s))
 trained.reject("no places", "lower the loss|long", lambda *g: fit(*g, task=without_places))
 trained.reject("the error", "can be called with x", error_of)
-trained.reject("the answer", "more directions|is it no layer", lambda h, d, s: lambda x: x[
+trained.reject("the answer", "no heads of that size get there", lambda h, d, s: lambda x: x[
     ..., :NUMBERS].roll(1, dims=1))  # fmt: skip
 
 
@@ -618,7 +667,7 @@ def descent(h, d, s):
     W = [matrix.requires_grad_() for matrix in start(h, d, s)]
     speed = [torch.zeros_like(matrix) for matrix in W]
     for _ in range(600):
-        x, y = copying(64)
+        x, y = play.copying(64)
         F.mse_loss(layer(h, d, s, x, W), y).backward()
         with torch.no_grad():
             for matrix, v in zip(W, speed, strict=True):
@@ -629,7 +678,7 @@ def descent(h, d, s):
 
 
 def fixed_set(h, d, s):
-    x, y = copying(3_000)
+    x, y = play.copying(3_000)
 
     def task(count):
         some = torch.randint(len(x), (count,))

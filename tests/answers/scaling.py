@@ -76,7 +76,7 @@ draw.reject(
 )
 draw.reject(
     "scaled already",
-    "variance .*divided by √d_k already",
+    "variance .*divided by √d_k already.*or the vectors of a kind had one length",
     lambda d, k, b: drawn(d, k, b) / d**0.5,
 )
 draw.reject(
@@ -98,6 +98,49 @@ draw.reject(
     lambda d, k, b: torch.randn(b, d) @ torch.randn(k, d).T,
 )
 draw.reject(
+    "one set of keys, shuffled",
+    "keys of its own.*one set of keys",
+    lambda d, k, b: (
+        torch.randn(k, d)[torch.rand(b, k).argsort(dim=1)] @ torch.randn(b, d, 1)
+    ).squeeze(-1),
+)
+draw.reject(
+    "the same keys in two draws",
+    "keys of its own.*keys of the same number go up and down",
+    lambda d, k, b: product(
+        torch.randn(b, d), torch.randn((b + 1) // 2, k, d).repeat_interleave(2, 0)[:b]
+    ),
+)
+draw.reject(
+    "vectors of one length",
+    "vectors of a kind had one length",
+    lambda d, k, b: product(
+        F.normalize(torch.randn(b, d), dim=-1) * d**0.5, F.normalize(torch.randn(b, k, d), dim=-1)
+    ),
+)
+draw.reject(
+    "signs",
+    "or all queries one length",
+    lambda d, k, b: product(torch.randn(b, d).sign(), torch.randn(b, k, d).sign()),
+)
+draw.reject(
+    "sorted rows", "0 % are, as if each row were", lambda d, k, b: drawn(d, k, b).sort(1)[0]
+)
+
+
+def query_among_keys(d_k, keys, draws):
+    vectors = torch.randn(draws, keys, d_k)
+    return product(vectors[:, 0], vectors)
+
+
+def twins(d_k, keys, draws):
+    q, k = draw_with(None, d_k, keys, draws)
+    return product(q, torch.cat([k[:, : keys - 1], k[:, :1]], dim=1))
+
+
+draw.reject("the query is a key", "as if the query were one of the keys", query_among_keys)
+draw.reject("two keys alike", "scores of keys 0 and 11 go together", twins)
+draw.reject(
     "a query for each key",
     "the same query",
     lambda d, k, b: (torch.randn(b, k, d) * torch.randn(b, k, d)).sum(dim=-1),
@@ -116,8 +159,38 @@ draw.reject("one draw only", r"shape \(2, 3\)", lambda d, k, b: torch.randn(k, d
 draw.reject("a seed inside", "leave the seed", seeded)
 draw.reject(
     "uniform entries of variance 1",
-    "standard normal.*0.7[45].*another distribution",
+    "entries of keys are normal.*within a draw.*it is [12].*another distribution, with fewer",
     lambda d, k, b: 12 * product(torch.rand(b, d) - 0.5, torch.rand(b, k, d) - 0.5),
+)
+
+
+def triangular(*shape):
+    return (torch.rand(shape) + torch.rand(shape) - 1) * 6**0.5
+
+
+def laplace(*shape):
+    return torch.distributions.Laplace(0.0, 0.5**0.5).sample(shape)
+
+
+draw.reject(
+    "triangular entries",
+    "entries of keys are normal.*with fewer|cut off",
+    lambda d, k, b: product(triangular(b, d), triangular(b, k, d)),
+)
+draw.reject(
+    "triangular keys",
+    "entries of keys are normal.*with fewer",
+    lambda d, k, b: product(torch.randn(b, d), triangular(b, k, d)),
+)
+draw.reject(
+    "triangular queries",
+    "entries of queries are normal.*with fewer",
+    lambda d, k, b: product(triangular(b, d), torch.randn(b, k, d)),
+)
+draw.reject(
+    "keys with more far from 0",
+    "entries of keys are normal.*with more",
+    lambda d, k, b: product(torch.randn(b, d), laplace(b, k, d)),
 )
 draw.reject(
     "one draw repeated",
@@ -139,6 +212,31 @@ draw.reject(
     r"shape \(1, 5\)",
     lambda d, k, b: (torch.randn(b, k, d) @ torch.randn(b, d, 1)).squeeze(),
 )
+
+
+def in_turn(pool, again):
+    return lambda d, k, b: product(again(torch.randn(pool, d), b), torch.randn(b, k, d))
+
+
+draw.reject("a hundred queries in turn", "lie 100 draws apart.*used again and again", in_turn(
+    100, lambda q, b: q[torch.arange(b) % 100]
+))  # fmt: skip
+draw.reject("each query for 25 draws", "of several draws go up and down", in_turn(
+    300, lambda q, b: q.repeat_interleave(25, dim=0)[:b]
+))  # fmt: skip
+draw.reject("cut off at 2.5", "were cut off or drawn again", lambda d, k, b: product(
+    torch.randn(b, d).clamp(-2.5, 2.5), torch.randn(b, k, d).clamp(-2.5, 2.5)
+))  # fmt: skip
+
+
+def within(shape):
+    """Draw again what is more than 2.5 from 0."""
+    return torch.nn.init.trunc_normal_(torch.empty(shape), a=-2.5, b=2.5)
+
+
+draw.reject("drawn again beyond 2.5", "another distribution|drawn again$", lambda d, k, b: (
+    product(within((b, d)), within((b, k, d)))
+))  # fmt: skip
 draw.reject(
     "numpy without a seed",
     "same torch.manual_seed",
@@ -185,7 +283,7 @@ weights.reject(
 )
 weights.reject(
     "no care for large scores",
-    "NaN",
+    "NaN; as if scores were not shifted",
     lambda s, c: (s * c).exp() / (s * c).exp().sum(dim=1, keepdim=True),
 )
 weights.reject(
@@ -213,6 +311,17 @@ weights.reject(
     "shifted by the largest score of all",
     "NaN; as if all rows.*largest score of all",
     shifted_by(lambda s: s.max()),
+)
+weights.reject(
+    "shifted by the largest size",
+    "NaN; as if rows were shifted by their score of largest size",
+    shifted_by(lambda s: s.abs().amax(1, keepdim=True)),
+)
+weights.reject(
+    "rounded", "are they rounded", lambda s, c: F.softmax(s * c, dim=1).round(decimals=4)
+)
+weights.reject(
+    "in half precision", "half precision", lambda s, c: F.softmax((s * c).half(), 1).float()
 )
 weights.reject(
     "shifted before scaling",
@@ -280,6 +389,16 @@ report.reject("deviation before scaling", "before scaling", lambda s, c: (s.std(
 report.reject("variance", "the variance", lambda s, c: ((s * c).var(dim=1), peak(s, c)))
 report.reject(
     "divisor n", "divisor keys", lambda s, c: ((s * c).std(dim=1, correction=0), peak(s, c))
+)
+report.reject(
+    "a difference of squares",
+    "it cancels: subtract the mean first",
+    lambda s, c: (
+        ((s * c).square().mean(1) - (s * c).mean(1) ** 2).clamp(min=0).sqrt()
+        * (s.shape[1] / (s.shape[1] - 1)) ** 0.5
+        * (s.std(dim=1) > 0),
+        peak(s, c),
+    ),
 )
 report.reject(
     "third row off",
@@ -387,6 +506,12 @@ def outer(p):
 norm.reject("the square", "norm's square", lambda p: by_matrix(p) ** 2)
 norm.reject("diagonal without the product", "pull on each other", lambda p: p.norm(dim=1))
 norm.reject("diagonal only", "diagonal alone", lambda p: diagonal(p).norm(dim=1))
+norm.reject(
+    "half of the pairs",
+    "each pair once",
+    lambda p: (torch.diag_embed(p) - outer(p)).tril().norm(dim=(1, 2)),
+)
+norm.reject("first row only", "the first row alone", lambda p: by_matrix(p)[:1].expand(len(p)))
 norm.reject("the sum of p (1 - p)", "trace", lambda p: diagonal(p).sum(dim=1))
 norm.reject("the product without the diagonal", "a part of it", lambda p: outer(p).norm(dim=(1, 2)))
 norm.reject(
@@ -486,11 +611,42 @@ share.reject(
 share.reject("one draw", "four more calls", lambda d, b: float(peaks_of(d, draws=1)[0] < b))
 share.reject("mean of the largest", "near", lambda d, b: peaks_of(d).mean())
 share.reject("is the mean under?", "number", lambda d, b: bool(peaks_of(d).mean() < b))
-share.reject("bound not used", "near", lambda d, b: (peaks_of(d) < 0.30).float().mean())
+for keys in (9, 11):
+    share.reject(
+        f"{keys} keys",
+        f"the share of draws with {keys} keys",
+        lambda d, b, keys=keys: (peaks_of(d, keys=keys) < b).float().mean(),
+    )
+share.reject(
+    "the root cut off",
+    "√d_k made a whole number",
+    lambda d, b: (peaks_of(d, 1 / int(d**0.5)) < b).float().mean(),
+)
+share.reject(
+    "one scale for all", "the scale 1/8", lambda d, b: (peaks_of(d, 1 / 8) < b).float().mean()
+)
+share.reject(
+    "deviation under the bound",
+    "of draws whose deviation",
+    lambda d, b: ((scores_of(d) / d**0.5).std(dim=1) < b).float().mean(),
+)
+share.reject(
+    "first weight",
+    "or one key's",
+    lambda d, b: ((scores_of(d) * d**-0.5).softmax(1)[:, 0] < b).float().mean(),
+)
+share.reject(
+    "smallest weight",
+    "is it the largest weight",
+    lambda d, b: ((scores_of(d) * d**-0.5).softmax(1).amin(1) < b).float().mean(),
+)
+share.reject(
+    "bound not used", "under 0.3, whatever", lambda d, b: (peaks_of(d) < 0.30).float().mean()
+)
 share.reject("width not used", "near", lambda d, b: (peaks_of(64) < b).float().mean())
 share.reject(
     "all weights, not the largest",
-    "share of all weights that are under it",
+    "share of all weights, or one key.s, that are under it",
     lambda d, b: ((scores_of(d) * d**-0.5).softmax(1) < b).float().mean(),
 )
 share.reject("the draws themselves", "number", lambda d, b: peaks_of(d) < b)
@@ -507,7 +663,7 @@ def share_seeded(d_k, bound):
 
 share.reject(
     "softmax over the draws",
-    "of everything: does the softmax run over the keys",
+    "does the softmax run over the keys",
     lambda d, b: (F.softmax(scores_of(d) * d**-0.5, 0).amax(1) < b).float().mean(),
 )
 
@@ -547,7 +703,11 @@ all_four.reject("three widths", "passes if", runs[:3].all(dim=0).float().mean().
 all_four.reject("yes", "number", True)
 all_four.reject("four shares", "number", runs.float().mean(dim=1))
 
-all_four.reject("the first width to the fourth", "the first does", 0.1067)
+all_four.reject("the first width to the fourth", r"the first does\Z", 0.1037)
+all_four.reject("two widths", "pass at two widths", runs[:2].all(dim=0).float().mean().item())
+all_four.reject(
+    "none passes", r"fail at all four widths\Z", (1 - runs[1].float().mean().item()) ** 4
+)
 all_four.reject("a half to the fourth", "half of the draws", 0.5**4)
 all_four.reject("counted in 100 runs", "20,000", 0.09)
 all_four.reject("widths that share their numbers", "20,000", 0.088)

@@ -25,13 +25,13 @@ INF = float("inf")
 class Written(nn.Module):
     """Attention step by step, each of which a subclass can get wrong."""
 
-    bias, base = True, 1_000
+    biased, base = True, 1_000
 
     def __init__(self, d_model, h):
         super().__init__()
         self.h = h
         for name in ("w_q", "w_k", "w_v", "w_o"):
-            setattr(self, name, nn.Linear(d_model, d_model, bias=self.bias))
+            setattr(self, name, nn.Linear(d_model, d_model, bias=self.biased))
 
     def turned(self, q, k, v):
         return rotate(q, self.base), rotate(k, self.base), v
@@ -125,6 +125,27 @@ class OtherBase(Written):
     base = 10_000
 
 
+class RotatedByHead(Written):
+    def turned(self, q, k, v):
+        q, k = (rotate(x.transpose(1, 2), 1_000).transpose(1, 2) for x in (q, k))
+        return q, k, v
+
+
+class MaskInABuffer(Written):
+    def __init__(self, d_model, h):
+        super().__init__(d_model, h)
+        self.register_buffer("bias", torch.ones(1024, 1024).tril().view(1, 1, 1024, 1024))
+
+    def weights(self, scores):
+        n = scores.shape[-1]
+        return scores.masked_fill(self.bias[:, :, :n, :n] == 0, -INF).softmax(-1)
+
+
+class MergedByFeature(Written):
+    def merge(self, heads):
+        return heads.permute(0, 2, 3, 1).flatten(-2)
+
+
 class NotMovedBack(Written):
     def merge(self, heads):
         return heads.reshape(len(heads), heads.shape[2], -1)
@@ -146,7 +167,7 @@ class SplitByAView(Written):
 
 
 class NoBiases(Written):
-    bias = False
+    biased = False
 
 
 class Interleaved(Written):
@@ -204,13 +225,16 @@ attention.accept("ours", ours.Attention)
 attention.accept("step by step", Written)
 attention.accept("PyTorch's", ByPyTorch)
 attention.accept("head by head", HeadByHead)
+attention.accept("nanoGPT's mask, a buffer", MaskInABuffer)
 attention.reject("no mask", "later words are heard", NoMask)
 attention.reject("the other triangle", "what comes after it", OtherTriangle)
 attention.reject("one word too many", "one word too many", OneTooMany)
 attention.reject("not itself", "does not hear itself", NotItself)
 attention.reject("zeros after the softmax", "set to 0 after the softmax", ZeroAfterwards)
 attention.reject("softmax over the queries", "over the queries", OverTheQueries)
-attention.reject("not rotated", "nothing is rotated", NotRotated)
+attention.reject("not rotated", "without a rotation: rotate is not called", NotRotated)
+attention.reject("rotated by the head", "each head is rotated by its number", RotatedByHead)
+attention.reject("merged by feature", "merged feature by feature", MergedByFeature)
 attention.reject("queries alone rotated", "only the queries", QueriesAlone)
 attention.reject("values rotated", "the values are rotated", ValuesToo)
 attention.reject("base of 10,000", "the base of the rotation is not 1,000", OtherBase)
@@ -230,10 +254,28 @@ attention.reject("heads under another name", "number of heads as h.*missing", Ot
 
 class Moved(Written):
     moved = (2, 3, 5, 6)
+    bug = "        return self.w_o(heads.reshape(B, n, d_model))"
 
 
 class MovedHeadByHead(HeadByHead):
     moved = frozenset({6, 5, 3, 2})
+    bug = "heads.reshape(B,n,d_model)  # the axis of the heads"
+
+
+class CountedFrom1(Moved):
+    moved = (3, 4, 6, 7)
+
+
+class LineNotNamed(Moved):
+    bug = None
+
+
+class OtherLine(Moved):
+    bug = "may = torch.ones(n, n, dtype=torch.bool).tril()"
+
+
+class AllLines(Moved):
+    bug = f"def forward(self, x):\n{Moved.bug}"
 
 
 class AsASoundLayer(Written):
@@ -251,6 +293,12 @@ first_patient.reject("as it was", "the patient gives the same", NotMovedBack)
 first_patient.reject("mended and not measured", "it is None", Written)
 first_patient.reject("a sound layer measured", "4, 5, 6.*run the patient", AsASoundLayer)
 first_patient.reject("words", "the earlier ones; run the patient", NoNumbers)
+first_patient.reject("counted from 1", r"3, 4, 6, 7.; these are counted from 1", CountedFrom1)
+first_patient.reject("line not named", "bug is the line of FirstPatient.*it is None", LineNotNamed)
+first_patient.reject("a sound line", "'may = torch.ones.*that is not the line", OtherLine)
+first_patient.reject("all lines", "not the line", AllLines)
+first_patient.reject("as in exercise 1", "it is None", ours.Attention)
+first_patient.reject("merged by feature", "merged feature by feature", MergedByFeature)
 first_patient.reject("mask moved by one", "does not hear itself", NotItself)
 first_patient.reject("split by a view, too", "differ", SplitByAView)
 
@@ -260,10 +308,11 @@ class Stream(nn.Module):
     """A block whose forward a subclass can get wrong."""
 
     wide, curve = 4, staticmethod(partial(F.gelu, approximate="tanh"))
+    layer = ours.Attention
 
     def __init__(self, d_model, h):
         super().__init__()
-        self.attention_norm, self.attention = nn.LayerNorm(d_model), ours.Attention(d_model, h)
+        self.attention_norm, self.attention = nn.LayerNorm(d_model), self.layer(d_model, h)
         self.feed_forward_norm = nn.LayerNorm(d_model)
         self.expand = nn.Linear(d_model, self.wide * d_model)
         self.contract = nn.Linear(self.wide * d_model, d_model)
@@ -461,6 +510,16 @@ class OneTooFew(Stacked):
         return super().stack(d_model, h, layers - 1)
 
 
+class TiedWeights(Stacked):
+    def __init__(self, vocabulary, d_model, h, layers):
+        super().__init__(vocabulary, d_model, h, layers)
+        self.next_word.weight = self.words.weight
+
+
+class OfMaskedByABuffer(Stacked):
+    block = type("Masked", (Stream,), {"layer": MaskInABuffer})
+
+
 class WithBias(Stacked):
     bias = True
 
@@ -472,9 +531,7 @@ class WithPlaces(Stacked):
 
 
 class Unturned(Stream):
-    def __init__(self, d_model, h):
-        super().__init__(d_model, h)
-        self.attention = NotRotated(d_model, h)
+    layer = NotRotated
 
 
 class OfUnturned(Stacked):
@@ -490,6 +547,17 @@ def no_norm(model, ids):
     for one in model.blocks:
         x = one(x)
     return model.next_word(x)
+
+
+def norm_after_each(model, ids, last=lambda x: x):
+    x = model.words(ids)
+    for one in model.blocks:
+        x = model.norm(one(x))
+    return model.next_word(last(x))
+
+
+def norm_once_more(model, ids):
+    return norm_after_each(model, ids, model.norm)
 
 
 def scaled_words(model, ids):
@@ -538,12 +606,16 @@ gpt = Exercise(your_own_gpt.gpt)
 gpt.accept("ours", ours.GPT)
 gpt.accept("a list of modules", Stacked)
 gpt.accept("in sequence", InSequence)
+gpt.accept("nanoGPT's mask, a buffer", OfMaskedByABuffer)
 gpt.reject("a Python list", "3 blocks are not among them", AList)
-gpt.reject("one block for all", "2 blocks are not among them", OneForAll)
+gpt.reject("one block for all", "the 3 blocks are one and the same", OneForAll)
+gpt.reject("tied weights", "words and next_word share one matrix", TiedWeights)
 gpt.reject("one block too few", "1 block is not among them", OneTooFew)
 gpt.reject("a bias", "without a bias", WithBias)
 gpt.reject("learned places", "parameters", WithPlaces)
 gpt.reject("no norm", "the last norm is missing", model_of(no_norm))
+gpt.reject("norm after each", "after every block, not once", model_of(norm_after_each))
+gpt.reject("norm once more", "and at the end once more", model_of(norm_once_more))
 gpt.reject("words scaled", "multiplied by √d_model", model_of(scaled_words))
 gpt.reject("all read the words", "only the last block's output", model_of(all_read_the_words))
 gpt.reject("returns in the loop", "only the first block's output", model_of(returns_at_once))
@@ -565,12 +637,21 @@ gpt.reject("labkit's model", "GPT.blocks.*is a tensor.*a tuple of 2", models.GPT
 gpt.reject("blocks without rotation", "look at what it calls", OfUnturned)
 
 third_patient = Exercise(your_own_gpt.third_patient)
-third_patient.accept("x goes on", type("Mended", (Stacked,), {"silent": [0, 1]}))
-third_patient.accept("in sequence", type("Mended", (InSequence,), {"silent": (1, 0)}))
+THIRD = {"silent": [0, 1], "bug": "out = block(x)"}
+
+
+def mended(model, **changed):
+    return type("Mended", (model,), THIRD | changed)
+
+
+third_patient.accept("x goes on", mended(Stacked))
+third_patient.accept("in sequence", mended(InSequence, silent=(1, 0), bug="    out = block(x)"))
+third_patient.reject("counted from 1", "counted from 1", mended(Stacked, silent=[1, 2]))
+third_patient.reject("a sound line", "not the line", mended(Stacked, bug="x = self.words(ids)"))
 third_patient.reject("as it was", "the patient gives the same", model_of(all_read_the_words))
 third_patient.reject("not measured", "it is None", Stacked)
 third_patient.reject(
-    "one block too few", r"it is \[0\]", type("Mended", (Stacked,), {"silent": [0]})
+    "one block too few", r"it is \[0\]; run the patient", mended(Stacked, silent=[0])
 )
 third_patient.reject(
     "all blocks are added up", "some numbers differ|once more", model_of(added_again)
@@ -620,6 +701,21 @@ loss.accept("ours", ours.loss)
 loss.accept("gather", by_gather)
 loss.accept("place by place", by_loop)
 loss.reject("not shifted", "at its own place", lambda m, ids: scored(m(ids), ids))
+loss.reject(
+    "not shifted, all but the first",
+    "each word but the first is asked at its own place",
+    lambda m, ids: scored(m(ids)[:, 1:], ids[:, 1:]),
+)
+loss.reject(
+    "not shifted, all but the last",
+    "each word but the last is asked at its own place",
+    lambda m, ids: scored(m(ids)[:, :-1], ids[:, :-1]),
+)
+loss.reject(
+    "first question skipped",
+    "word 1 is not asked for",
+    lambda m, ids: scored(m(ids)[:, 1:-1], ids[:, 2:]),
+)
 loss.reject("shifted back", "the word before", lambda m, ids: scored(m(ids)[:, 1:], ids[:, :-1]))
 loss.reject("rolled", "taken to be the first", lambda m, ids: scored(m(ids), ids.roll(-1, 1)))
 loss.reject("of probabilities", "cross_entropy wants logits", of_chances)
@@ -650,25 +746,37 @@ loss.reject("each by itself", "is a number", lambda m, ids: ahead(m, ids, reduct
 loss.reject("squares", "came", lambda m, ids: ahead(m, ids) ** 2)
 loss.reject("over all words", "divided by all words", over_all_words)
 loss.reject("log of the mean", "logarithm comes after the mean", log_of_the_mean)
-loss.reject("log of a softmax", "200 apart.*came inf", log_of_softmax)
+loss.reject("log of a softmax", "200 apart.*came inf; there float32 rounds", log_of_softmax)
 loss.reject("something added", "200 apart.*came 13.8", partial(log_of_softmax, least=1e-8))
 
 
-def measured(function, least=1.461):
-    """Note beside a loss what was measured on the patient."""
+def measured(function, least=1.461, bug="chances = model(ids).softmax(dim=-1)"):
+    """Note beside a loss what was found in the patient."""
 
     def mended(model, ids):
         return function(model, ids)
 
-    mended.least = least
+    mended.least, mended.bug = least, bug
     return mended
 
 
 second_patient = Exercise(your_own_gpt.second_patient)
 second_patient.accept("cross_entropy of logits", measured(ahead))
-second_patient.accept("nll_loss of logarithms", measured(by_gather, torch.tensor(1.46)))
+second_patient.accept(
+    "nll_loss of logarithms",
+    measured(
+        by_gather,
+        torch.tensor(1.46),
+        "return F.cross_entropy(asked.reshape(-1, asked.shape[-1]), wanted.reshape(-1))",
+    ),
+)
 second_patient.reject("as it was", "the patient gives the same", of_chances)
 second_patient.reject("not measured", "it is None", by_gather)
+second_patient.reject(
+    "a sound line",
+    "not the line",
+    measured(ahead, bug="asked, wanted = chances[:, :-1], ids[:, 1:]"),
+)
 second_patient.reject("of 56 words", "it is 3.055", measured(ahead, 3.055))
 second_patient.reject("log of a softmax", "200 apart.*came inf", log_of_softmax)
 second_patient.reject("something added", "200 apart", partial(log_of_softmax, least=1e-8))
@@ -791,6 +899,22 @@ def with_closures(model, steps, seed):
     return losses
 
 
+def looks_again(model, steps, seed, *, late=True, graph=True, rate=0.005):
+    """Take the loss that is noted from a second reading of the same stories."""
+    optimizer, losses = torch.optim.AdamW(model.parameters(), rate), []
+    for step in range(steps):
+        ids = Stories.draw(64, 48, seed * steps + step).ids
+        optimizer.zero_grad()
+        ours.loss(model, ids).backward()
+        if late:
+            optimizer.step()
+        with torch.set_grad_enabled(graph):
+            losses.append(ours.loss(model, ids).item())
+        if not late:
+            optimizer.step()
+    return losses
+
+
 def only_forward(model, steps, seed):
     return [
         ours.loss(model, Stories.draw(16, 48, seed * steps + i).ids).item() for i in range(steps)
@@ -805,6 +929,14 @@ train.accept("AdamW as it comes", loop)
 train.accept("Muon and AdamW", with_muon)
 train.accept("a rate that begins and ends at 0", with_a_schedule)
 train.accept("closures", with_closures)
+train.accept("a second reading before the step", partial(looks_again, late=False))
+train.accept("one without gradients", partial(looks_again, late=False, graph=False))
+train.reject("the loss after the step", "losses after the step", looks_again)
+train.reject(
+    "the loss after the step, no gradients",
+    "losses after the step",
+    partial(looks_again, graph=False),
+)
 train.reject(
     "zero_grad too late", "zero_grad.. comes after backward", partial(ordered, order="bzs")
 )
@@ -826,6 +958,13 @@ train.reject(
     "the same stories at every step",
     "of 480 stories 16 are different.*by heart",
     partial(loop, draw=lambda at, step: Stories.draw(16, 48, 0).ids),
+)
+train.reject(
+    "the same stories, each twice",
+    "of 480 stories 16 are different",
+    lambda model, steps, seed: [
+        ours.loss(model, Stories.draw(16, 48, 0).ids).item() for _ in range(2 * steps)
+    ][:steps],
 )
 train.reject(
     "the same stories for every seed",
@@ -965,7 +1104,7 @@ write.reject(
 write.reject("NaN", "NaN", lambda m, ids, n: drawn(m, ids, n) * float("nan"))
 write.reject(
     "one draw for all texts",
-    "is sure of every word",
+    "one word is drawn for all texts",
     partial(drawn, pick=lambda x: x[:1].softmax(-1).multinomial(1).expand(len(x), 1)),
 )
 
@@ -982,6 +1121,11 @@ def seeded(model, ids, n, inside=False):
     return drawn(model, ids, n, pick=pick)
 
 
+def one_number_for_all(logits):
+    """Draw each text's word by the same random number."""
+    return (logits.softmax(-1).cumsum(-1) < torch.rand(1)).sum(-1, keepdim=True)
+
+
 def with_temperature(t):
     return partial(drawn, pick=lambda x: (x / t).softmax(-1).multinomial(1))
 
@@ -995,6 +1139,8 @@ def nucleus(logits):
 write.reject("colder", "temperature of about 0.7", with_temperature(0.7))
 write.reject("hotter", "temperature of about 1.5", with_temperature(1.5))
 write.reject("top-p", "rare words never come", partial(drawn, pick=nucleus))
+write.reject("one number", "one word is drawn for all", partial(drawn, pick=one_number_for_all))
+write.reject("40 words", "only the last 40", partial(drawn, read=lambda ids: ids[:, -40:]))
 write.reject("16 words", "only the last 16", partial(drawn, read=lambda ids: ids[:, -16:]))
 write.reject("a seed at the start", "a seed is set inside", seeded)
 write.reject("a seed in the loop", "a seed is set inside", partial(seeded, inside=True))
@@ -1037,6 +1183,29 @@ kl.reject(
         -1
     ),
 )
+
+
+def reversed_kl(p, x):
+    q = x.double().log_softmax(-1)
+    return q.exp() * (q - p.log())
+
+
+kl.reject("reversed", "changed places", lambda p, x: reversed_kl(p, x).sum(-1))
+kl.reject(
+    "reversed, where p > 0",
+    "changed places",
+    lambda p, x: torch.where(p > 0, reversed_kl(p, x), 0.0).sum(-1),
+)
+kl.reject(
+    "reversed, by kl_div",
+    "changed places",
+    lambda p, x: F.kl_div(p.log(), x.double().softmax(-1), reduction="none").sum(-1),
+)
+kl.reject(
+    "nan_to_num",
+    "is what nan_to_num makes of ∞; somewhere the logarithm of 0",
+    lambda p, x: (p * (p.log() - x.softmax(-1).log())).nan_to_num().sum(-1),
+)
 kl.reject("bits", "in bits", lambda p, x: taken(p, x) / math.log(2))
 kl.reject("mean", "the mean over the words", partial(taken, change=lambda terms: terms.mean(-1)))
 kl.reject("sign", "its sign", lambda p, x: -taken(p, x))
@@ -1052,7 +1221,7 @@ kl.reject("one number", "shape", partial(taken, change=lambda terms: terms.sum()
 kl.reject("first axis", "shape|differ", partial(taken, change=lambda terms: terms.sum(0)))
 kl.reject(
     "log of a softmax",
-    "351.*inf",
+    "351.*inf; somewhere the logarithm of 0",
     lambda p, x: torch.where(p > 0, p * (p.log() - x.softmax(-1).log()), 0.0).sum(-1),
 )
 kl.reject(
@@ -1122,8 +1291,17 @@ def does_not_keep(model, ids, caches, start):
     return stepped(model, ids, [type(cache)() for cache in caches], start)
 
 
-def one_cache(model, ids, caches, start):
-    return stepped(model, ids, caches[:1] * len(caches), start)
+def one_cache(model, ids, caches, start, **options):
+    return stepped(model, ids, caches[:1] * len(caches), start, **options)
+
+
+def rotated_by_head(x, start):
+    return rotate(x.transpose(1, 2), 1_000, start).transpose(1, 2)
+
+
+def from_the_last(m, start):
+    """Hide nothing of what one cache holds."""
+    return torch.ones(m, 1, dtype=torch.bool)
 
 
 def forgets_to_append(model, ids, caches, start):
@@ -1158,7 +1336,8 @@ step.reject(
     partial(stepped, turn_q=lambda x, start: rotate(x, 1_000)),
 )
 step.reject("keys from 0", "keys are rotated from 0", keys_from_0)
-step.reject("not rotated", "nothing is rotated", partial(stepped, turn=lambda x, start: x))
+step.reject("not rotated", "without a rotation", partial(stepped, turn=lambda x, start: x))
+step.reject("rotated by head", "rotated by its number", partial(stepped, turn=rotated_by_head))
 step.reject(
     "no mask",
     "hear all of each other",
@@ -1179,7 +1358,8 @@ step.reject(
 )
 step.reject("the last place alone", "shape", partial(stepped, at_end=True))
 step.reject("reads all again", "only the new words.*places did", reads_all_again)
-step.reject("one cache for all blocks", "it runs", one_cache)
+step.reject("one cache for all", r"cache of its own, once.*hold \[10, 0\] places", one_cache)
+step.reject("and no mask", "cache of its own", partial(one_cache, may=from_the_last))
 step.reject("new caches in every call", "it runs|every cache holds", does_not_keep)
 step.reject("the first call keeps nothing", "every cache holds 5 places", forgets_to_append)
 step.reject(

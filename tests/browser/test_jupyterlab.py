@@ -139,11 +139,11 @@ def test_a_slider_moves_the_numbers_and_every_stub_invites(page: Page, server: s
 def test_a_mask_is_painted_by_keyboard(page: Page, server: str):
     told = run_all(page, server, "lab_02_causal_mask.ipynb")
     expect(told).to_contain_text("21 of 36 places are open, 0 of them in the future")
-    page.get_by_title("query 1, key 1").focus()
+    page.get_by_title("query 0, key 0").focus()
     page.keyboard.press("Tab")
     page.keyboard.press("Space")
     expect(told).to_contain_text("22 of 36 places are open, 1 of them in the future")
-    expect(page.get_by_title("query 1, key 2")).to_have_text("1")
+    expect(page.get_by_title("query 0, key 1")).to_have_text("1")
 
 
 def run_cell(page: Page, place: int) -> Locator:

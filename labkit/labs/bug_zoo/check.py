@@ -44,7 +44,7 @@ def weights_are_sound(function: Test) -> None:
 def hidden_is_hidden(function: Test) -> None:
     """Check a test of attend(q, k, v, may), whose boolean mask is True where a query may attend."""
     answer = Answer("hidden_is_hidden", function)
-    sound = (filled, logarithm_added, only_what_is_open, by_pytorch, in_float32)
+    sound = (filled, logarithm_added, in_blocks, by_pytorch, in_float32)
     unsound: Zoo = (masked_afterwards, not_kept, truth_added, scores_times_mask, filled_with_little)
     unsound += (only_if_square, product_in_own_type, wider_type, filled_too_high, divided_again)
     unsound += (filled_not_low_enough, divided_last, one_key_is_none, masked_up_to_64, first_mask)
@@ -61,6 +61,7 @@ def padding_is_ignored(function: Test) -> None:
     unsound += (zeros_for_padding, batch_first_forgotten, mask_of_the_first, one_long_row, counted)
     unsound += (small_weights, unless_the_first_is_full, halves_alike, alone_unmasked)
     unsound += (mask_as_square, added_little, real_up_to_64, first_real, output_of_tensors)
+    unsound += (hears_what_came, nearer_is_louder)
     judge(answer, "encode", sound, unsound)
 
 
@@ -68,7 +69,7 @@ def padding_is_ignored(function: Test) -> None:
 def past_is_kept(function: Test) -> None:
     """Check a test of attend(q, k, v), causal, whose n_q queries are the last of n_k positions."""
     answer = Answer("past_is_kept", function)
-    sound = (last_rows, by_position, query_by_query, filled_up_in_front)
+    sound = (last_rows, by_position, block_of_queries, filled_up_in_front)
     unsound: Zoo = (flagged, flagged_if_several, upper_triangle, one_too_many, causal_if_square)
     unsound += (moved_by_queries, future_divides, causal_without_maximum)
     unsound += (zeros_hidden, past_of_64, blocks_of_32, future_at_minus_100, first_past)
@@ -92,7 +93,7 @@ def heads_keep_apart(function: Test) -> None:
 def layer_is_sound(function: Test) -> None:
     """Check a test of layer(x, w_q, w_k, w_v, w_o, h), without biases and without a mask."""
     answer = Answer("layer_is_sound", function)
-    sound = (step_by_step, one_head_at_a_time, module_with_weights)
+    sound = (step_by_step, blocks_of_matrices, function_of_weights)
     unsound: Zoo = (key_twice, heads_to_heads, sequence_and_batch_swapped, in_a_chain)
     unsound += (roles_swapped, side_by_side_only, one_set_for_all, not_transposed, never_scaled)
     unsound += (heads_dealt_in_turn, batch_in_one_row, exponentials_alone)
@@ -272,13 +273,19 @@ def logarithm_added(q: Tensor, k: Tensor, v: Tensor, may: Tensor) -> Tensor:
     return (scores(q, k) + may.to(q.dtype).log()).softmax(dim=-1) @ v
 
 
-def only_what_is_open(q: Tensor, k: Tensor, v: Tensor, may: Tensor) -> Tensor:
-    """a loop over queries that takes only the keys they may see"""
-    rows = [
-        product_and_softmax(q[..., i : i + 1, :], k[..., row, :]) @ v[..., row, :]
-        for i, row in enumerate(may)
-    ]
-    return torch.cat(rows, dim=-2)
+def in_blocks(q: Tensor, k: Tensor, v: Tensor, may: Tensor) -> Tensor:
+    """blocks of 32 keys, one after the other, in float32"""
+    top = torch.full((*q.shape[:-1], 1), torch.finfo(torch.float32).min)
+    total, out = torch.zeros_like(top), torch.zeros(*q.shape[:-1], v.shape[-1])
+    for keys, values, open_ in zip(
+        k.split(32, -2), v.split(32, -2), may.split(32, -1), strict=True
+    ):
+        s = scores(q.float(), keys.float()).masked_fill(~open_, -INF)
+        higher = torch.maximum(top, s.amax(dim=-1, keepdim=True))
+        e, shrink = (s - higher).exp(), (top - higher).exp()
+        total = total * shrink + e.sum(dim=-1, keepdim=True)
+        out, top = out * shrink + e @ values.float(), higher
+    return (out / total).to(q.dtype)
 
 
 def by_pytorch(q: Tensor, k: Tensor, v: Tensor, may: Tensor) -> Tensor:
@@ -401,14 +408,21 @@ def module(batch_first: bool = True) -> nn.MultiheadAttention:
     return reader().to_torch(batch_first=batch_first)
 
 
+@cache
+def joint() -> Tensor:
+    """Stack the three matrices that project what the shared layer reads."""
+    return torch.cat([part.weight for part in (reader().w_q, reader().w_k, reader().w_v)])
+
+
 def project(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    q, k, v = (split_heads(part(x), HEADS) for part in (reader().w_q, reader().w_k, reader().w_v))
+    heads = (x @ joint().T).unflatten(-1, (3, HEADS, -1))  # (B, n, 3, h, d_k)
+    q, k, v = heads.movedim(1, -2).unbind(dim=1)
     return q, k, v
 
 
 def by_module(x: Tensor, real: Tensor) -> Tensor:
     """PyTorch's module"""
-    return module()(x, x, x, key_padding_mask=~real)[0]
+    return module()(x, x, x, key_padding_mask=~real, need_weights=False)[0]
 
 
 def by_function(x: Tensor, real: Tensor) -> Tensor:
@@ -433,7 +447,8 @@ def each_alone(x: Tensor, real: Tensor) -> Tensor:
 def mask_for_each_head(x: Tensor, real: Tensor) -> Tensor:
     """PyTorch's module, with a mask for each head of each sequence"""
     blocked = ~real[:, None].expand(-1, x.shape[1], -1)
-    return module()(x, x, x, attn_mask=blocked.repeat_interleave(HEADS, dim=0))[0]
+    blocked = blocked.repeat_interleave(HEADS, dim=0)
+    return module()(x, x, x, attn_mask=blocked, need_weights=False)[0]
 
 
 def padded(x: Tensor, may: Tensor, fill: float = -INF) -> Tensor:
@@ -540,6 +555,21 @@ def real_up_to_64(x: Tensor, real: Tensor) -> Tensor:
     return padded(x, (real | (torch.arange(x.shape[1]) >= 64))[:, None, None])
 
 
+def hears_what_came(x: Tensor, real: Tensor) -> Tensor:
+    """what comes out at a token depends on the order of the tokens: it hears none after it"""
+    may = real[:, None, None] & causal_mask(x.shape[1])
+    return padded(x, may, torch.finfo(x.dtype).min)
+
+
+def nearer_is_louder(x: Tensor, real: Tensor) -> Tensor:
+    """what comes out at a token depends on the order of the tokens: it hears far ones less"""
+    q, k, v = project(x)
+    place = real.cumsum(dim=1)  # padding is not counted
+    far = (place[:, :, None] - place[:, None]).abs()[:, None]
+    s = (scores(q, k) - 0.25 * far).masked_fill(~real[:, None, None], -INF)
+    return reader().w_o(merge_heads(s.softmax(dim=-1) @ v))
+
+
 @with_memory
 def first_real(memory: dict[Any, Any], x: Tensor, real: Tensor) -> Tensor:
     """padding is where an earlier call of the same shape had it"""
@@ -565,15 +595,13 @@ def by_position(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return filled(q, k, v, torch.arange(n_k) <= torch.arange(n_k - n_q, n_k)[:, None])
 
 
-def query_by_query(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """a loop over queries, each with the keys up to its own"""
-    n_q, n_k = q.shape[-2], k.shape[-2]
-    ends = range(n_k - n_q + 1, n_k + 1)
-    rows = [
-        product_and_softmax(q[..., i : i + 1, :], k[..., :end, :]) @ v[..., :end, :]
-        for i, end in enumerate(ends)
-    ]
-    return torch.cat(rows, dim=-2)
+def block_of_queries(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """blocks of 32 queries, each with the keys up to its last"""
+    end, blocks = k.shape[-2] - q.shape[-2], []
+    for block in q.split(32, dim=-2):
+        end += block.shape[-2]
+        blocks.append(by_position(block, k[..., :end, :], v[..., :end, :]))
+    return torch.cat(blocks, dim=-2)
 
 
 def filled_up_in_front(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -792,23 +820,25 @@ def step_by_step(x: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor, w_o: Tensor, 
     return attended(x @ w_q.T, x @ w_k.T, x @ w_v.T, h) @ w_o.T
 
 
-def one_head_at_a_time(
+def blocks_of_matrices(
     x: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor, w_o: Tensor, h: int
 ) -> Tensor:
     """a sum over heads, each with its own block of every matrix"""
-    blocks = zip(*(w.chunk(h) for w in (w_q, w_k, w_v)), w_o.chunk(h, dim=1), strict=True)
-    return sum(attended(x @ a.T, x @ b.T, x @ c.T, 1) @ d.T for a, b, c, d in blocks)
+    q, k, v = (torch.einsum("bnc,hdc->bhnd", x, w.unflatten(0, (h, -1))) for w in (w_q, w_k, w_v))
+    heads = product_and_softmax(q, k) @ v
+    return torch.einsum("bhnd,chd->bnc", heads, w_o.unflatten(1, (h, -1)))
 
 
-def module_with_weights(
+def function_of_weights(
     x: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor, w_o: Tensor, h: int
 ) -> Tensor:
-    """PyTorch's module with these weights"""
-    theirs = nn.MultiheadAttention(x.shape[-1], h, bias=False, batch_first=True, dtype=x.dtype)
-    theirs.requires_grad_(False)
-    theirs.in_proj_weight.copy_(torch.cat([w_q, w_k, w_v]))
-    theirs.out_proj.weight.copy_(w_o)
-    return theirs(x, x, x)[0]
+    """what PyTorch's module calls, with these weights"""
+    rows, w_in = x.transpose(0, 1), torch.cat([w_q, w_k, w_v])
+    out, _ = F.multi_head_attention_forward(
+        rows, rows, rows, x.shape[-1], h, w_in, None, None, None, False, 0.0, w_o, None,
+        need_weights=False,
+    )  # fmt: skip
+    return out.transpose(0, 1)
 
 
 def key_twice(x: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor, w_o: Tensor, h: int) -> Tensor:

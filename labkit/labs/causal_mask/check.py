@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from itertools import product
 
 import torch
 from torch import Tensor
@@ -13,6 +14,7 @@ from labkit.attention import causal_mask as reference_mask
 from labkit.labs.guard import Answer, Outcome, exercise, near, recognise, right, show
 
 INF = float("inf")
+SILENT = "a hidden score has no say, however large it is"
 Function = Callable[[Tensor], Tensor]
 Reach = Callable[[int], Tensor]
 
@@ -112,28 +114,38 @@ def masked_weights(function: Callable[[Tensor, Tensor], Tensor]) -> None:
         f"came {show(p)}{recognise(p, mistakes(scores, may))}",
     )
     for scores_of_rows, open_keys, shares, because in (
-        ([[200, 201, 5]], 2, [0.2689, 0.7311, 0], "scores may be large, and no number overflows"),
+        (
+            [[200, 201, 5]],
+            [0, 1],
+            [0.2689, 0.7311, 0],
+            "scores may be large, and no number overflows",
+        ),
         (
             [[3, 4, 7], [2000, 2001, 5]],
-            2,
+            [0, 1],
             [0.2689, 0.7311, 0],
             "one row may lie far below another, and each has a largest score of its own",
         ),
-        ([[0, 0, 1e6]], 2, [0.5, 0.5, 0], "a hidden score has no say, however large it is"),
+        ([[0, 1, 1e12]], [0, 1], [0.2689, 0.7311, 0], SILENT),
+        ([[3e38, 1, 0]], [1, 2], [0, 0.7311, 0.2689], SILENT),
+        ([[3e38, 7, 3e38]], [0, 2], [0.5, 0, 0.5], "scores may be as large as float32 holds"),
         (
             [[-2e9, -3e9, 0]],
-            2,
+            [0, 1],
             [1, 0, 0],
             "however low the visible scores are, they alone share the weight",
         ),
-        ([[-3e38, 7, -4]], 1, [1, 0, 0], "the only key left gets all, however low its score"),
+        ([[-3e38, 7, -4]], [0], [1, 0, 0], "the only key left gets all, however low its score"),
     ):
-        far, may_of_row = torch.tensor(scores_of_rows).float(), torch.arange(3)[None] < open_keys
+        far, may_of_row = torch.tensor(scores_of_rows).float(), torch.zeros(1, 3, dtype=torch.bool)
+        may_of_row[:, open_keys] = True
         extreme = answer(scores=far, may=may_of_row)
         p = extreme.value
         if isinstance(p, Tensor) and p.shape == far.shape:
             told = f"{because}: the weights are {show(shares)}"
-            extreme.demand(near(p.detach().double(), [shares]), told, f"came {show(p)}")
+            p = p.detach().double()
+            known = recognise(p.nan_to_num(), far_mistakes(far, may_of_row))
+            extreme.demand(near(p, [shares]), told, f"came {show(p)}{known}")
         extreme.tensor(*far.shape)
     blind = answer(scores=scores, may=may & torch.tensor([[True], [False], [True]]))
     expected = "a row with no key left gets zero weights, on purpose"
@@ -162,6 +174,21 @@ def judge_weights(outcome: Outcome, scores: Tensor, may: Tensor) -> None:
 def left_over(scores: Tensor, may: Tensor) -> Tensor:
     """Compute the weights that a mask leaves, in float64; zeros where it leaves no key."""
     return scores.double().masked_fill(~may, -INF).softmax(dim=-1).masked_fill(~may, 0)
+
+
+def far_mistakes(scores: Tensor, may: Tensor) -> dict[str, Tensor]:
+    """Compute what known mistakes give where scores are far apart, with 0 in place of NaN."""
+    e = scores.masked_fill(~may, -INF).sub(scores[may.expand_as(scores)].max()).exp()
+    known = {
+        "scores are cut off, and those beyond the bound are alike": scores.clamp(-100, 100),
+        "what is taken off each score depends on hidden ones": scores - scores.max(),
+    }
+    told = {words: left_over(far, may) for words, far in known.items()}
+    told["the largest score of all rows is taken off every row"] = e / e.sum(-1, keepdim=True)
+    if not may.expand_as(scores).gather(-1, scores.argmax(-1, keepdim=True)).all():
+        told["hidden scores still count, in the softmax or in a maximum"] = 0 * e
+        told["the hidden score was lowered, but not enough"] = scores.softmax(dim=-1)
+    return {words: p.nan_to_num() for words, p in told.items()}
 
 
 def masked_scores() -> Iterator[tuple[Tensor, Tensor]]:
@@ -195,6 +222,7 @@ def mistakes(scores: Tensor, may: Tensor) -> dict[str, Tensor]:
         "weights were hidden after the softmax, not scores before it": p * may,
         "a score of 0 is a score like any other": (scores * may).softmax(dim=-1),
         "the softmax runs over the queries": scores.masked_fill(~may, -INF).softmax(dim=-2),
+        "bfloat16 has too few digits": left_over(scores.bfloat16().double(), may).bfloat16(),
     }
 
 
@@ -203,46 +231,48 @@ def leaks(function: Callable[[Function, Tensor], bool]) -> None:
     """Check a test that says whether an output depends on a later input: x is (B, n, d)."""
     answer = Answer("leaks", function)
     inputs = [some_inputs(*size) for size in ((2, 4, 6), (3, 5, 4), (1, 7, 5))]
-    cases = [(network, x) for network in (*NETWORKS, *BATCHED) for x in inputs]
-    cases += [*alike(2, 5, 6), (WIDE, some_inputs(2, 3, 600))]
+    cases = [*product((*NETWORKS, *BATCHED), inputs)]
+    cases += [*alike(2, 3, 60), (WIDE, some_inputs(2, 3, 600)), *product(SINGLE, inputs)]
     caught = 0
+
+    def mistaken(network: Network, x: Tensor) -> bool:
+        leaking = bool(network.reach(x.shape[1]).triu(1).any())
+        return answer(network=network, x=x).truth() != leaking
+
     for network, x in cases:
-        outcome = answer(network=network, x=x)
+        outcome = answer(network=replace(network, axes=3), x=x)
         later = network.reach(x.shape[1]).triu(1).nonzero().tolist()
         says, told = outcome.truth(), where(x)
+        wrong = says != bool(later)
+        why = network.suspicion(partial(mistaken, x=x)) if wrong else ""
         outcome.demand(
             bool(later) or not says,
             "False: each output depends on its own input and earlier ones at most",
             f"came True, a false alarm{told}: new numbers of the same size for later inputs move "
-            f"earlier outputs by {moves(network, x):.1g} at most"
-            f"{(says and not later and told_swap(answer, x)) or network.caution}",
+            f"earlier outputs by {moves(network, x).max():.1g} at most"
+            f"{(says and not later and told_swap(mistaken, x)) or network.caution or why}",
         )
         outcome.demand(
             says or not later,
             f"True: {network.because or told_pairs(later)}",
-            f"came False{told}: the leak went unnoticed"
-            + (
-                f", though new numbers for later inputs move an earlier output by "
-                f"{moves(network, x):.1g}" * (not network.because)
-            ),
+            f"came False{told}: the leak went unnoticed{told_move(network, x)}{why}",
         )
         caught += bool(later)
     right("leaks", f"It caught {caught} leaks and raised no false alarm.")
 
 
 def alike(*size: int) -> list[tuple[Network, Tensor]]:
-    """Pair networks with inputs that are all one or all zero; a LayerNorm makes zero of both."""
-    ones, zeros = torch.ones(size), torch.zeros(size)
-    pairs = [(network, x) for x in (ones, zeros) for network in PLAIN]
-    return pairs + [(network, zeros) for network in NORMED]
+    """Pair networks with inputs that are all the same number."""
+    return [
+        (network, torch.full(size, float(x)))
+        for x, networks in ALIKE.items()
+        for network in networks
+    ]
 
 
-def told_swap(answer: Answer, x: Tensor) -> str:
+def told_swap(mistaken: Callable[[Network, Tensor], bool], x: Tensor) -> str:
     """Say so where two sound networks and two leaking ones are all answered the other way round."""
-    swapped = all(
-        answer(network=network, x=x).truth() != bool(network.reach(x.shape[1]).triu(1).any())
-        for network in NETWORKS[:4]
-    )
+    swapped = all(mistaken(network, x) for network in NETWORKS[:4])
     return "; True and False have changed places: a layer without a mask comes False" * swapped
 
 
@@ -252,14 +282,25 @@ def where(x: Tensor) -> str:
     return f", where every number of x is {show(number.item())}" if (x == number).all() else ""
 
 
-def moves(network: Network, x: Tensor) -> float:
-    """Measure how far later inputs move outputs before them, at most."""
-    generator, before, farthest = torch.Generator().manual_seed(5), network(x), 0.0
+def moves(network: Network, x: Tensor) -> Tensor:
+    """Measure how far later inputs move outputs before them, at most, in each sequence."""
+    generator, before, farthest = torch.Generator().manual_seed(5), network(x), torch.zeros(len(x))
     for cut in range(1, x.shape[1]):
         other = torch.randn(x.shape, generator=generator)
         other[:, :cut] = x[:, :cut]
-        farthest = max(farthest, (network(other) - before)[:, :cut].abs().max().item())
+        moved = (network(other) - before)[:, :cut].abs().amax(dim=(1, 2))
+        farthest = farthest.maximum(moved)
     return farthest
+
+
+def told_move(network: Network, x: Tensor) -> str:
+    """Tell how far a leak moves outputs, and in which sequence if it is not in all."""
+    if network.because:
+        return ""
+    moved = moves(network, x)
+    told = f", though new numbers for later inputs move an earlier output by {moved.max():.1g}"
+    alone = (moved > 1e-5).sum() == 1 < len(x)
+    return told + (f", in sequence {int(moved.argmax())} alone" if alone else "")
 
 
 def told_pairs(pairs: list[list[int]]) -> str:
@@ -272,31 +313,44 @@ def told_pairs(pairs: list[list[int]]) -> str:
 def dependence(function: Callable[[Function, Tensor], Tensor]) -> None:
     """Check a map of which output depends on which input: x (n, d) to boolean (n, n)."""
     answer = Answer("dependence", function)
-    cases = [(network, some_inputs(*size)) for size in ((5, 6), (7, 4)) for network in NETWORKS]
+    inputs = some_inputs(5, 6), some_inputs(7, 4)
+    cases = [(network, x) for x in inputs for network in NETWORKS]
     open_eyed = some_inputs(4, 5).clone()
     open_eyed[0, 0] = 4
-    cases += [(CARELESS, open_eyed), *alike(5, 6), (WIDE, some_inputs(3, 600))]
+    cases += [(CARELESS, open_eyed), *alike(4, 60), (WIDE, some_inputs(3, 600))]
+    cases += product(SINGLE, inputs)
+
+    def mistaken(network: Network, x: Tensor) -> bool:
+        found = answer(network=network, x=x).tensor(len(x), len(x), boolean=True)
+        return not torch.equal(found, network.reach(len(x)))
+
     for network, x in cases:
         n = len(x)
         depends = network.reach(n)
-        outcome = answer(network=network, x=x)
+        outcome = answer(network=replace(network, axes=2), x=x)
         found = outcome.tensor(n, n, boolean=True)
+        if torch.equal(found, depends):
+            continue
         later, earlier = depends.flip(1).int().cummax(1)[0].flip(1), depends.int().cummax(1)[0]
-        mistaken = {
+        mistaken_for = {
             "; rows and columns have changed places": depends.T,
             "; that is what depends on an input or on a later one": later.bool(),
             "; that is what depends on an input or on an earlier one": earlier.bool(),
         }
-        told = (
-            words
-            for words, map_ in mistaken.items()
-            if torch.equal(found, map_) and not found.all()
-        )
+        told = [
+            w for w, map_ in mistaken_for.items() if torch.equal(found, map_) and not map_.all()
+        ]
+        maps = [answer(network=other, x=some_inputs(n, 6)).value for other in NETWORKS[:5]]
+        if found.any() and all(torch.equal(found, map_) for map_ in maps):
+            told = ["; every network gets this map: is network called?"]
+        missing, too_many = depends & ~found, found & ~depends
+        if not told and (missing if depends.triu(1).any() else too_many).any():
+            told = [network.suspicion(partial(mistaken, x=x))]
         outcome.demand(
-            torch.equal(found, depends),
+            False,
             f"True for exactly the {int(depends.sum())} pairs of output and input that depend",
-            f"{listed(depends & ~found)} are missing, {listed(found & ~depends)} are too many"
-            f"{where(x)}{next(told, '')}",
+            f"missing: {listed(missing)}; too many: {listed(too_many)}{where(x)}"
+            f"{''.join(told[:1])}",
         )
     right("dependence", "Rows are outputs, columns inputs, and no pair is missing.")
 
@@ -333,9 +387,22 @@ class Network:
     function: Function
     because: str = ""  # why it leaks, where the pairs do not tell
     caution: str = ""  # what a false alarm about it suggests
+    # What a wrong answer suggests: the first words whose probe, if there is one, it is wrong on.
+    causes: tuple[tuple[str, Network | None], ...] = ()
+    axes: int = 0  # that inputs have, if not any number
 
     def __call__(self, x: Tensor) -> Tensor:
+        if self.axes and x.dim() != self.axes:
+            takes = "(n, d)" if self.axes == 2 else "(B, n, d)"
+            raise ValueError(f"network takes inputs of shape {takes}, and got {tuple(x.shape)}")
         return self.function(x)
+
+    def suspicion(self, mistaken: Callable[[Network], bool]) -> str:
+        """Tell what a wrong answer suggests, by whether it is mistaken about others."""
+        sound = not self.reach(4).triu(1).any()
+        causes = self.causes or (ROUNDING if sound else ())
+        told = (words for words, probe in causes if probe is None or mistaken(probe))
+        return next(told, "")
 
     def __str__(self) -> str:
         return self.words
@@ -343,6 +410,10 @@ class Network:
 
 def everything(n: int) -> Tensor:
     return torch.ones(n, n, dtype=torch.bool)
+
+
+def nothing(n: int) -> Tensor:
+    return torch.zeros(n, n, dtype=torch.bool)
 
 
 def itself(n: int) -> Tensor:
@@ -453,25 +524,80 @@ def by_place(x: Tensor) -> Tensor:
     return x * (torch.arange(1, n + 1).to(x) / n)[:, None]
 
 
-def whisper(x: Tensor) -> Tensor:
-    """Mix causally and loudly; the first output also hears the last input, in five features."""
-    heard = torch.zeros(x.shape[-2:]).to(x)
-    heard[0, -5:] = 5e-4
-    return 10 * mix(reference_mask(x.shape[-2]), x) + heard * x[..., -1:, :]
+def hears(
+    words: str,
+    i: int,
+    j: int,
+    heard: Function,
+    loud: float = 0.1,
+    start: float = 0,
+    causes: tuple[tuple[str, Network | None], ...] = (),
+) -> Network:
+    """Mix causally, and let output i, which begins at start, hear a function of input j, too."""
+
+    def network(x: Tensor) -> Tensor:
+        n = x.shape[-2]
+        place = torch.zeros(n, 1)
+        place[i % n] = 1
+        more = start + loud * heard(x[..., [j % n], :])
+        return mix(reference_mask(n), x) + place.to(x) * more
+
+    return Network(f"a causal mixture, but {words}", look(i, j), network, causes=causes)
 
 
-def aside(x: Tensor) -> Tensor:
-    """Mix causally; output 0 is far from 0, and hears input 1 a little in every next feature."""
-    start = torch.zeros(x.shape[-2:]).to(x)
-    start[0] = 1
-    heard = 3e-4 * x[..., [1 % x.shape[-2]], :].roll(1, dims=-1)
-    return mix(reference_mask(x.shape[-2]), x) + start * (100 + heard)
+def one_feature(feature: int) -> Function:
+    """Keep one feature, which may count from the end."""
+
+    def keep(x: Tensor) -> Tensor:
+        kept = torch.zeros(x.shape[-1])
+        kept[feature] = 1
+        return x * kept.to(x)
+
+    return keep
 
 
-WIDE = Network(
-    "a causal mixture, but five of many features of output 0 also see the last input a little",
-    look(0, -1),
-    whisper,
+def next_feature(x: Tensor) -> Tensor:
+    return x.roll(1, dims=-1)
+
+
+def beyond_2(x: Tensor) -> Tensor:
+    """Give x + 2 where x is negative and 0 where it is positive, smoothly."""
+    return (x + 2) * (-40 * (x + 0.5)).sigmoid()
+
+
+def noise(level: float) -> Network:
+    """Give each output as its own input's share and a level, and as much rounding as ever."""
+
+    def network(x: Tensor) -> Tensor:
+        return level + 1e-6 * x.sum(dim=-2, keepdim=True).tanh() + 0 * x
+
+    return Network("rounding", nothing, network)
+
+
+ROUNDING: tuple[tuple[str, Network | None], ...] = (
+    ("; that is rounding, and no tolerance or too small a one takes it for more", noise(1)),
+    ("; that is rounding, and beside an output near 0 a relative tolerance is none", noise(0)),
+)
+
+
+def faint(x: Tensor) -> Tensor:
+    """Let only output 0 hear anything: input 1, a little."""
+    place = torch.zeros(x.shape[-2], 1)
+    place[0] = 1.5e-4
+    return place.to(x) * x[..., [1], :]
+
+
+SHARED = "; what all features have in common comes to nothing here, as do sums of derivatives"
+ONE_SIDE = "; normal numbers are all on one side of x, so that the output moves in one direction"
+FAINT = Network("faint", lambda n: look(0, 1)(n) & ~reference_mask(n), faint)
+ACROSS = hears("output 0 hears the feature before each of input 1", 0, 1, next_feature)
+WIDE = hears(
+    "five of many features of output 0 also see the last input a little",
+    0,
+    -1,
+    lambda x: x * (torch.arange(x.shape[-1]) >= x.shape[-1] - 5).to(x),
+    5e-4,
+    causes=(("; a mean over all features is smaller than what five of them do", None),),
 )
 
 
@@ -493,8 +619,16 @@ NETWORKS = (
         reach=everything,
     ),
     attention("three layers, each with a causal mask", *3 * [reference_mask]),
-    attention("a causal mask, but output 0 also sees input 1", look(0, 1)),
-    attention("a causal mask, but output 0 also sees the last input", look(0, -1)),
+    replace(
+        attention("a causal mask, but output 0 also sees input 1", look(0, 1)),
+        causes=(
+            ("; only input 1 shows it: is it replaced, and is its verdict kept to the end?", None),
+        ),
+    ),
+    replace(
+        attention("a causal mask, but output 0 also sees the last input", look(0, -1)),
+        causes=(("; outputs may depend on inputs far behind them, not on the next alone", None),),
+    ),
     mixture("every output is made of input 0", first),
     attention("a causal mask, but the last output but one sees the last input", look(-2, -1)),
     attention("a causal mask, but the second half sees each other freely", open_end),
@@ -503,14 +637,20 @@ NETWORKS = (
         "a causal sum, up to rounding; its first feature is 0, up to rounding",
         reference_mask,
         forth_and_back,
-        caution=", which is rounding: it grows with the numbers that are put in, and beside an "
-        "output near 0 it is large",
+        causes=(
+            *ROUNDING,
+            ("; that is rounding, and it grows with the numbers that are put in", None),
+        ),
     ),
-    Network(
-        "a causal mixture, but output 0 is 100 more, and each of its features also hears the "
-        "feature before it of input 1 a little",
-        look(0, 1),
-        aside,
+    hears(
+        "output 0 is 100 more, and each of its features also hears the feature before it of "
+        "input 1 a little",
+        *(0, 1, next_feature, 3e-4, 100),
+        causes=(
+            ("; any feature may depend on any other, not on the same one alone", ACROSS),
+            ("; a move of 1e-4 counts: is the bar too high, or the change too small?", FAINT),
+            ("; a bar that grows with the outputs, which are near 100, is too high", None),
+        ),
     ),
     Network(
         "output i of n is input i times (i + 1)/n",
@@ -518,12 +658,34 @@ NETWORKS = (
         by_place,
         caution="; are later inputs left out, not replaced?",
     ),
+    replace(normed("a layer without a mask", everything), causes=((SHARED, None),)),
     normed("a layer with a causal mask", reference_mask),
-    normed("a layer without a mask", everything),
 )
 
-# What is also tried on inputs that are all alike.
+# Tried last, as by chance these move in one direction only.
+SINGLE = (
+    hears("feature 0 of output 1 hears that of input 2", 1, 2, one_feature(0), 3),
+    hears("the last feature of output -2 hears that of input -1", -2, -1, one_feature(-1), 3),
+)
+
+# What is also tried on inputs that are all the same number.
 PLAIN, NORMED = NETWORKS[1:3], NETWORKS[-2:]
+HEARD = hears("output 0 hears input 1", 0, 1, lambda x: x, causes=((ONE_SIDE, None),))
+ALIKE = {
+    1: PLAIN,
+    0: (
+        *(*PLAIN, *NORMED),
+        hears(
+            "output 0 hears how far features of input 1 are apart",
+            *(0, 1, lambda x: x - next_feature(x)),
+            causes=((SHARED, None),),
+        ),
+    ),
+    6: (HEARD,),
+    -6: (HEARD,),
+    -2: (hears("output 0 hears input 1 where that is below -0.5", 0, 1, beyond_2),),
+    2: (hears("output 0 hears input 1 where that is above 0.5", 0, 1, lambda x: beyond_2(-x)),),
+}
 
 
 def careless(x: Tensor) -> Tensor:
@@ -543,6 +705,13 @@ def first_not_a_number(x: Tensor) -> Tensor:
     return (x @ x.mT).masked_fill(~may, -INF).softmax(dim=-1) @ x
 
 
+def last_not_a_number(x: Tensor) -> Tensor:
+    """Mix causally, and lose the last number of a sequence that begins above 3."""
+    lost = torch.zeros(x.shape[-2:])
+    lost[-1, -1] = 1
+    return mix(reference_mask(x.shape[-2]), x).where(lost.to(x) * x[..., :1, :1] < 3, torch.nan)
+
+
 # What only a test of a batch is tried on.
 BATCHED = (
     CARELESS,
@@ -551,5 +720,11 @@ BATCHED = (
         everything,
         first_not_a_number,
         "row 0 has no key left, and output 0 is NaN",
+    ),
+    Network(
+        "a causal mixture with NaN in it",
+        everything,
+        last_not_a_number,
+        "the last feature of the last output is NaN in one sequence",
     ),
 )

@@ -43,7 +43,7 @@ PATTERNS = {
     "strictly the past": torch.ones(N, N).tril(-1),
     "one step ahead": torch.ones(N, N).tril(1),
     "two neighbours": torch.ones(N, N).tril(1).triu(-1),
-    "causal, keys 1 and 2 are padding": torch.ones(N, N).tril() * (torch.arange(N) > 1),
+    "causal, keys 0 and 1 are padding": torch.ones(N, N).tril() * (torch.arange(N) > 1),
 }
 
 
@@ -64,8 +64,8 @@ def laboratory(masked_weights: Callable[[Tensor, Tensor], Tensor] | None = None)
     way = widgets.Dropdown(options=list(ways), description="way", **wide)
     switches = {
         f"q{i}k{j}": widgets.ToggleButton(layout={"width": "2.6em", "margin": "1px"})
-        for i in range(1, N + 1)
-        for j in range(1, N + 1)
+        for i in range(N)
+        for j in range(N)
     }
     for name, switch in switches.items():
         label(name, switch)
@@ -73,9 +73,9 @@ def laboratory(masked_weights: Callable[[Tensor, Tensor], Tensor] | None = None)
     rows = [
         widgets.HBox(
             [widgets.Label(f"query {i}", layout={"width": "4.5em"})]
-            + [switches[f"q{i}k{j}"] for j in range(1, N + 1)]
+            + [switches[f"q{i}k{j}"] for j in range(N)]
         )
-        for i in range(1, N + 1)
+        for i in range(N)
     ]
     arranged = widgets.VBox([pattern, way, widgets.Label("1: may attend, 0: hidden"), *rows])
     lay(pattern.value, switches)
@@ -123,13 +123,13 @@ def draw(ways: dict[str, Callable[[Tensor, Tensor], Tensor]], way: str, **switch
     weights = ways[way](scores, may)
     sums = weights.sum(dim=-1)
     hidden = weights.nan_to_num()[~may].sum()
-    broken = [str(i + 1) for i, total in enumerate(sums) if not abs(total - 1) < 1e-4]
+    broken = [str(i) for i, total in enumerate(sums) if not abs(total - 1) < 1e-4]
     rows = ", ".join(broken) or "none"
-    told = [f"query {i + 1} (sum {total:.2f})" for i, total in enumerate(sums)]
+    told = [f"query {i} (sum {total:.2f})" for i, total in enumerate(sums)]
     return figures.heatmap(
         weights,
         rows=told,
-        columns=[f"key {j + 1}" for j in range(N)],
+        columns=[f"key {j}" for j in range(N)],
         title="Weights after masking",
         alt=f"{int(may.sum())} of {N * N} places are open, {int(may.triu(1).sum())} of them in the "
         f"future. Weight on hidden keys, over all rows: {hidden:.2f}. Rows that do not sum to "

@@ -40,9 +40,20 @@ GPT_3 = [
     ("13B", 40, 128),
     ("175B", 96, 128),
 ]
-MADE_UP = [("one", 4, 160), ("two", 2, 64), ("three", 8, 64), ("four", 1, 96), ("five", 3, 96)]
+# No two mistakes name the same: of the number of heads, of h·d_k, of widths compared as text.
+MADE_UP = [
+    ("one", 4, 160),
+    ("two", 2, 64),
+    ("three", 8, 64),
+    ("four", 9, 96),
+    ("five", 6, 96),
+    ("six", 7, 80),
+]
 # Multiples of 64 and powers of 2 that are neither 64 nor 128.
 FAR = [("first", 3, 32), ("second", 5, 192), ("third", 4, 256)]
+
+LARGEST = MODELS["GPT-3"]
+READS = 2048  # tokens, of GPT-3
 
 ROUNDING = 1e-9  # relative, of a count in float64
 SIX_DIGITS = 5e-6  # relative, of a number that begins with a 1
@@ -59,7 +70,12 @@ def shapes(function: Callable[[int, int, int, int], Sequence[Sequence[int]]]) ->
     more = [(3, 9, 6, 6), (5, 2, 36, 1), (2, 7, 4, 6), (3, 5, 70, 4)]
     for B, n, d_model, h in (*first, *models, *more):
         expect_shapes(answer, B=B, n=n, d_model=d_model, h=h)
-    right("shapes", "From the model's width to the heads' and back, for every model of the table.")
+    scores = counting.score_entries(LARGEST.h, READS) / (READS * LARGEST.d_model)
+    right(
+        "shapes",
+        f"In a layer of GPT-3 that reads {READS:,} tokens, the scores are {scores:g} times as many "
+        "numbers as the queries.",
+    )
 
 
 def expect_shapes(answer: Answer, *, B: int, n: int, d_model: int, h: int) -> None:
@@ -92,7 +108,14 @@ def expect_shapes(answer: Answer, *, B: int, n: int, d_model: int, h: int) -> No
         "joined": ((B, n, d_model), "for each position, the vectors of all heads in a row"),
         "output": ((B, n, d_model), "for each position, a vector of the model's width"),
     }
-    for part in results(outcome, *wanted):
+    parts = results(outcome, *wanted)
+    exchanged = [listed(part).value for part in parts[1:3]]
+    outcome.demand(
+        exchanged != [list(per_head), [B, h, n, n]],
+        "the scores come second, the outputs of the heads third",
+        "these two have changed places",
+    )
+    for part in parts:
         expect_shape(part, *wanted[part.part], d_model=d_model, h=h)
 
 
@@ -128,7 +151,12 @@ def parameters(function: Callable[[int, int, int, int, bool], int]) -> None:
         for bias in (False, True):
             outcome = answer(d_model=d_model, h=h, d_k=d_k, d_v=d_v, bias=bias)
             expect_parameters(outcome, d_model, h, d_k, d_v, bias)
-    right("parameters", "Matrices and biases, whatever the widths of the heads.")
+    held = LARGEST.layers * counting.attention_parameters(LARGEST.d_model, LARGEST.h)
+    right(
+        "parameters",
+        f"The {LARGEST.layers} attention layers of GPT-3 have {held / 1e9:.0f} of its 175 billion "
+        "parameters.",
+    )
 
 
 def expect_parameters(
@@ -149,6 +177,9 @@ def expect_parameters(
         "as if values were as wide as keys": counting.attention_parameters(
             d_model, h, d_k=d_k, bias=bias
         ),
+        "as if W_V were as wide as W_K, or W^O had as many rows; both go by d_v": (
+            matrices + h * (d_k - d_v) * d_model
+        ),
         "as if W^O were square": truth + d_model * (d_model - h * d_v),
         "in millions, it seems; the number itself is asked for": truth / 1e6,
     }
@@ -156,6 +187,8 @@ def expect_parameters(
         confusions["which leaves out the bias after W^O"] = both - d_model
         confusions["as if the bias after W^O were as wide as its input"] = both + h * d_v - d_model
         confusions["which has the biases of one head"] = matrices + 2 * d_k + d_v + d_model
+        confusions["as if every projection had one number for a bias"] = matrices + 4
+        confusions["as if d_k and d_v had changed places"] = both + h * (d_v - d_k)
         confusions["as if every bias were d_model wide"] = matrices + 4 * d_model
         confusions["as if biases were as wide as the inputs"] = matrices + 3 * d_model + h * d_v
     expect_number(
@@ -221,7 +254,12 @@ def audit(function: Callable[[list], tuple[list[str], list[str]]]) -> None:
             "first the models of other widths, then those with wider heads than the row before",
             "the two lists come in the other order",
         )
-        expect_names(first, odd, "the names of the models whose heads are not 64 or 128 wide", {})
+        expect_names(
+            first,
+            odd,
+            "the names of the models whose heads are not 64 or 128 wide",
+            {"every number differs from 64 or from 128": [name for name, *_ in rows]},
+        )
         pairs = list(pairwise(rows))
         expect_names(
             second,
@@ -229,9 +267,10 @@ def audit(function: Callable[[list], tuple[list[str], list[str]]]) -> None:
             "the names of the models with wider heads than the row before",
             {
                 "these are the rows before the wider ones": [a[0] for a, b in pairs if a[2] < b[2]],
-                "these grew in number of heads, not in width": [
+                "these have more heads than the row before": [
                     b[0] for a, b in pairs if a[1] < b[1]
                 ],
+                "as text, 64 comes after 160": [b[0] for a, b in pairs if str(a[2]) < str(b[2])],
                 "the first row has no row before it": [rows[0][0], *wider],
             },
         )
@@ -268,7 +307,8 @@ def expect_names(
     missed = [name for name in names if name not in came]
     extra = [name for name in came if name not in names]
     happened = [f"missing: {missed}"] * bool(missed) + [f"too many: {extra}"] * bool(extra)
-    happened += [words for words, wrong in confusions.items() if list(came) == wrong]
+    # A list that is only too short may be one of these by chance.
+    happened += [words for words, wrong in confusions.items() if extra and list(came) == wrong]
     part.demand(not (missed or extra), expected, "; ".join(happened))
     part.demand(len(came) == len(names), f"{expected}, each once", f"came {list(came)}")
 
@@ -311,9 +351,14 @@ def multiply_adds(function: Callable[[int, int, int], tuple[int, int]]) -> None:
                 "which is the products of one head": products / h,
                 "which is one product of one head": products / 2 / h,
                 "which is the products of one query": products / n,
+                "as if n and d_model had changed places": projections / 2,
             },
         )
-    right("multiply_adds", "Four projections, two products, and h has cancelled.")
+    right(
+        "multiply_adds",
+        f"For {n:,} tokens in a layer of width {d_model:,}, the projections take "
+        f"{projections / products:g} times as many as the products.",
+    )
 
 
 @exercise
@@ -329,6 +374,9 @@ def crossover(function: Callable[[int, bool], int]) -> None:
                 {
                     "as if the mask left exactly half of all pairs": border + 1,
                     "as if query i met i − 1 keys": border + 2,
+                    "as if the mask left all pairs to one of the products": -(
+                        (1 - 8 * d_model) // 3
+                    ),
                     "the border without a mask": borders[False],
                     "as if the mask halved the length, and it halves the products": d_model,
                     "where one product costs as much as one projection": 2 * d_model - 1,
@@ -348,11 +396,15 @@ def crossover(function: Callable[[int, bool], int]) -> None:
                 f"the four projections, where {meets}",
                 {
                     **confusions,
+                    "one too few: there the products still cost less": border - 1,
                     "where the two products cost as much as three projections": three[causal],
                     "where the products cost much less than the projections": d_model / 2,
                 },
             )
-    right("crossover", "The border lies at a multiple of the width, and a mask moves it.")
+    right(
+        "crossover",
+        f"GPT-3 reads {READS:,} tokens; under a causal mask its products catch up at {border:,}.",
+    )
 
 
 @exercise
@@ -385,14 +437,21 @@ def weight_memory(function: Callable[[int, int, int, int], tuple[int, float]]) -
         expect_number(
             megabytes,
             truth,
-            f"a matrix holds n·n numbers of {bytes_each} bytes each, and a megabyte is 10⁶ bytes",
+            f"all matrices together, if a number takes {bytes_each} bytes and a megabyte has 10⁶",
             {
                 "which is in mebibytes, of 2²⁰ bytes": truth * 1e6 / 2**20,
                 "which is in bytes": truth * 1e6,
+                "which is in kilobytes": truth * 1e3,
                 "which is in gigabytes": truth / 1e3,
+                "as if a mask halved them; the hidden weights are stored too": (
+                    truth * (n + 1) / (2 * n)
+                ),
+                "which is cut off or rounded to a whole number": truth // 1,
+                **{f"which is rounded to {p} after the point": round(truth, p) for p in (1, 2)},
                 "which is in millions of bits; a byte has eight": truth * 8,
                 "which counts numbers, not bytes": truth / bytes_each,
                 "as if every number took 4 bytes": truth * 4 / bytes_each,
+                "which is twice as much": truth * 2,
                 "as if a matrix had n numbers": truth / n,
                 "which is one matrix": truth / (B * h),
                 "which is one sequence": truth / B,
@@ -403,7 +462,12 @@ def weight_memory(function: Callable[[int, int, int, int], tuple[int, float]]) -
             },
             within=SIX_DIGITS,
         )
-    right("weight_memory", "It grows with the square of n, and with every head.")
+    written = LARGEST.layers * counting.weight_bytes(LARGEST.h, READS, dtype=torch.float16)
+    right(
+        "weight_memory",
+        f"For one text of {READS:,} tokens, {LARGEST.layers} layers of GPT-3's size write out "
+        f"weights of {written / 1e9:.0f} GB, at 2 bytes each.",
+    )
 
 
 @exercise
@@ -432,6 +496,7 @@ def flops(function: Callable[[int, int, int, int, int, int], int]) -> None:
             f"what PyTorch's counter sees in such a layer: {seen:,} FLOPs",
             {
                 "half of it; a multiply-add is two FLOPs": seen / 2,
+                "twice as many; a multiply-add is two FLOPs, and no more": seen * 2,
                 "with the projections in multiply-adds; they count double too": (
                     projections / 2 + products
                 ),
@@ -441,6 +506,11 @@ def flops(function: Callable[[int, int, int, int, int, int], int]) -> None:
                     projections + products / 2
                 ),
                 "which leaves out W^O": seen - n_q * per_position,
+                "with one projection for keys and values together": seen - n_k * per_position,
+                "with one context projected, and every sequence has its own": (
+                    seen - (B - 1) / B * 2 * n_k * per_position
+                ),
+                "as if the sequence and its context were one": B * count(n_q + n_k),
                 "with three projections at the context's positions, and there are two": seen
                 + (n_k - n_q) * per_position,
                 "with three projections at the queries' positions, and there are two": seen
@@ -477,7 +547,11 @@ def flops(function: Callable[[int, int, int, int, int, int], int]) -> None:
                 "as if h·d_k were d_model": seen * d_model / (h * d_k),
             },
         )
-    right("flops", "The prediction and the counter agree.")
+    right(
+        "flops",
+        f"In the last layer that was tried, {2 * n_k * per_position / seen:.2%} of the FLOPs make "
+        "keys and values, all for a single query.",
+    )
 
 
 def measured(B: int, n_q: int, n_k: int, d_model: int, h: int, d_k: int) -> int:

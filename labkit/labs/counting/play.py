@@ -13,6 +13,7 @@ from labkit import counting
 from labkit.attention import MultiHeadAttention, split_heads
 from labkit.figures import plots as figures
 from labkit.figures.tables import Table
+from labkit.labs.counting.check import results
 from labkit.labs.guard import Answer
 from labkit.labs.laboratory import Laboratory
 from labkit.labs.story_model import finale, one_thread
@@ -27,6 +28,11 @@ SIZES = ("d_model", "h", "d_k", "layers")
 MOST = (32_768, 1_024, 1_024, 1_000)
 TYPES = {"float32": 4, "bfloat16": 2, "int8": 1}
 LONGEST = 1024  # words that the small GPT reads here in a fraction of a second
+BETS = (
+    "Words from which on the two products have half of the FLOPs",
+    "Their share of the six products' seconds there, in percent",
+    "The six products' share of a layer's seconds at 48 words, in percent",
+)
 PATIENCE = 0.1  # seconds for which one piece of work is timed
 
 
@@ -118,12 +124,37 @@ def told(amount: float) -> str:
     return f"{amount / 1000**power:.4g} {('', *'kMGTPEZY')[power]}"
 
 
+def in_the_model(
+    *,
+    half_at: float | None = None,
+    seconds_there: float | None = None,
+    all_six: float | None = None,
+    **answers: Callable[..., Any],
+) -> None:
+    """Hold predictions and bets against the small GPT's attention: its file, a counter, a clock.
+
+    Args:
+        half_at: a bet, the words from which on the two products have half of the FLOPs.
+        seconds_there: a bet, their percentage of the six products' seconds there.
+        all_six: a bet, the six products' percentage of a layer's seconds at 48 words.
+        answers: parameters, multiply_adds, crossover, weight_memory and flops.
+    """
+    found = compare(**answers)
+    for what, bet, came in zip(BETS, (half_at, seconds_there, all_six), found or (), strict=False):
+        if bet is not None:
+            print(f"{what}: you bet on {bet:g}, and it is {came:.0f}.")
+
+
 @finale
 @torch.no_grad()
-def in_the_model(
-    parameters: Answer, multiply_adds: Answer, crossover: Answer, flops: Answer
-) -> None:
-    """Hold predictions against the small GPT's attention: its file, PyTorch's counter, a clock."""
+def compare(
+    parameters: Answer,
+    multiply_adds: Answer,
+    crossover: Answer,
+    weight_memory: Answer,
+    flops: Answer,
+) -> tuple[float, float, float]:
+    """Print predictions beside what is held, counted and timed; return what the bets are on."""
     model = load_gpt()
     layers = [block.attention for block in model.stack()]
     layer = layers[0]
@@ -131,36 +162,47 @@ def in_the_model(
     own = parameters(d_model=d_model, h=h, d_k=d_k, d_v=layer.d_v, bias=True).number()
     held = sum(map(counting.count_parameters, layers))
     outcome = crossover(d_model=d_model, causal=False)
-    border = outcome.number()
+    border, half_at = outcome.number(), 2 * d_model
     fits = border.is_integer() and 2 <= border <= LONGEST
     outcome.demand(fits, f"a length from 2 to {LONGEST:,}", f"came {border:g}")
+    right = {"parameters": len(layers) * own == held, "crossover": border == half_at}
+    right |= dict.fromkeys(("multiply_adds", "flops"), True)
     rows: list[tuple[Any, ...]] = [
         ("words", "FLOPs predicted", "counted", "QKᵀ and AV", "in seconds", "all six")
     ]
-    for n in sorted({WORDS, int(border) - 1, int(border), LONGEST // 4, LONGEST}):
+    timed = {}
+    for n in sorted({WORDS, int(border) - 1, int(border), half_at, LONGEST // 4, LONGEST}):
         x = model.words(Stories.draw(1, n, UNSEEN_SEED).ids)
-        predicted = flops(B=1, n_q=n, n_k=n, d_model=d_model, h=h, d_k=d_k).number()
+        predicted = len(layers) * flops(B=1, n_q=n, n_k=n, d_model=d_model, h=h, d_k=d_k).number()
         counted = sum(counting.count_flops(each, x, return_weights=True) for each in layers)
-        parts = multiply_adds(n=n, d_model=d_model, h=h).pair("projections", "products")
-        projections, products = (part.number() for part in parts)
+        right["flops"] &= predicted == counted
+        outcome = multiply_adds(n=n, d_model=d_model, h=h)
+        macs = [part.number() for part in results(outcome, "projections", "products")]
+        count = counting.projection_macs, counting.product_macs
+        right["multiply_adds"] &= macs == [part(n, d_model, h) for part in count]
         first, second, whole = seconds(layer, x)
-        shares = (second / (first + second), (first + second) / whole)
-        rows.append(
-            (
-                n,
-                f"{len(layers) * predicted:,.0f}",
-                f"{counted:,}",
-                f"{products / (projections + products):.1%}",
-                *(f"{share:.0%}" for share in shares),
-            )
-        )
+        timed[n] = (100 * second / (first + second), 100 * (first + second) / whole)
+        shares = (f"{macs[1] / sum(macs):.1%}", *(f"{share:.0f}%" for share in timed[n]))
+        rows.append((n, f"{predicted:,.0f}", f"{counted:,}", *shares))
+    outcome = weight_memory(B=1, h=h, n=LONGEST, bytes_each=4)
+    _, megabytes = (part.number() for part in results(outcome, "matrices", "megabytes"))
+    weights = layer(x, is_causal=True, return_weights=True)[1].nbytes / 1e6
+    right["weight_memory"] = abs(megabytes - weights) < 1e-5 * weights
     print(
         f"The attention of the small GPT: {len(layers)} layers of width {d_model}, {h} heads each. "
-        f"Parameters predicted {len(layers) * own:,.0f}, held {held:,}.\n"
+        f"Parameters predicted {len(layers) * own:,.0f}, held {held:,}. Weights of one layer at "
+        f"{LONGEST:,} words: predicted {megabytes:.3f} MB, held {weights:.3f} MB.\n"
         "QKᵀ and AV: their share of the six products' FLOPs, then of the six products' seconds. "
         "All six: their share of the layer's seconds."
     )
     print(Table(*rows))
+    wrong = [name for name, fits in right.items() if not fits]
+    print(
+        f"Not what is held and counted: {', '.join(wrong)}. The checks above say more."
+        if wrong
+        else "Every prediction is what is held and counted, to the last digit."
+    )
+    return half_at, timed[half_at][0], timed[WORDS][1]
 
 
 def seconds(layer: MultiHeadAttention, x: Tensor) -> tuple[float, float, float]:

@@ -18,6 +18,7 @@ from labkit.attention import scaled_dot_product_attention
 from labkit.labs.guard import (
     Answer,
     Outcome,
+    apart,
     exercise,
     kind,
     near,
@@ -33,6 +34,7 @@ LINEARS = ("w_q", "w_k", "w_v", "w_o")
 SENTENCES = ["The keys to the cabinet are on the table.", "She lost her keys."]
 HEADS = ((2, 3, 5, 4), (3, 1, 4, 2), (1, 4, 2, 3), (2, 3, 1, 1))  # (B, h, n, d)
 MOST = 10_000.0  # that a score can be, above zero or below
+BOUNDS = (50, 80, 100, 1_000, 5_000)  # at which people cut scores off
 LOW = (100, 1_000, 5_000, 10_000)  # what people hide a score by, and what is too little
 
 
@@ -49,6 +51,7 @@ def project(function: Callable[[Tensor, Tensor, Tensor | None], Tensor]) -> None
             x @ weight.reshape(2, 3) + bias
         ),
         "the bias is missing": x @ weight.T,
+        "the bias is added twice": x @ weight.T + 2 * bias,
     }
     small.demand(
         near(out, [[[121, 230, 294]]]),
@@ -61,6 +64,7 @@ def project(function: Callable[[Tensor, Tensor, Tensor | None], Tensor]) -> None
         ((2, 5), 4, 3), ((3,), 6, 2), ((2, 3, 4), 5, 7), ((), 8, 9), ((2, 3), 6, 6)
     ):  # fmt: skip
         x, weight, bias = (draw(*s) for s in ((*shape, d_in), (d_out, d_in), (d_out,)))
+        bias[d_out // 2] = 0  # which is a bias like any other
         for b in (bias, None):
             expect(
                 answer(x=x, weight=weight, bias=b),
@@ -115,21 +119,23 @@ def attend(function: Callable[[Tensor, Tensor, Tensor, Tensor | None], Tensor]) 
     v[0, 0, 0, 0], v[0, 0, 1, 1], v[0, 0, 4, 2] = 8, 16, 24
     small = answer(q=q, k=k, v=v, may=None)
     out = small.tensor(1, 1, 2, 3)
+    wanted = torch.tensor([[[[1, 8, 3], [0.4, 12.8, 1.2]]]]).double()
     small.demand(
-        near(out, [[[[1, 8, 3], [0.4, 12.8, 1.2]]]]),
+        near(out, wanted),
         "the first query's scores, ln 16 for key 1 and 0 for the four others, with d_k = 4 get "
         "the weights 1/2 and four times 1/8, so that 1, 8, 3 comes out",
-        f"came {show(out)}{cause(out, misattended(q, k, v, None))}",
+        f"came {show(out)}{misdone(out, wanted, misattended(q, k, v, None))}",
     )
     k[0, 0, 2, 0] = 0.5
     some = torch.tensor([[False, True, False, False, True], [False, True, False, False, False]])
     small = answer(q=q, k=k, v=v, may=some)
     out = small.tensor(1, 1, 2, 3)
+    wanted = torch.tensor([[[[0, 12.8, 4.8], [0, 16, 0]]]]).double()
     small.demand(
-        near(out, [[[[0, 12.8, 4.8], [0, 16, 0]]]]),
+        near(out, wanted),
         "the first query may attend to keys 1 and 4: their scores, ln 16 and 0, with d_k = 4 get "
         "the weights 4/5 and 1/5, so that 0, 12.8, 4.8 comes out",
-        f"came {show(out)}{cause(out, misattended(q, k, v, some))}",
+        f"came {show(out)}{misdone(out, wanted, misattended(q, k, v, some))}",
     )
     draw = drawing()
     for B, h, n_q, n_k, d_k, d_v in (
@@ -343,14 +349,23 @@ def expect(
     out, largest = outcome.tensor(*wanted.shape), float(wanted.abs().max()) or 1.0
     if not near(out / largest, wanted.detach() / largest, within):
         known = [(mistake, came / largest) for mistake, came in mistakes()]
-        outcome.demand(False, told, f"some numbers differ{cause(out / largest, known, within)}")
+        why = cause(out / largest, known, within)
+        if not why and near(out / largest, wanted.detach() / largest, 20 * within):
+            why = ", though by little"
+        outcome.demand(False, told, f"some numbers differ{why}")
 
 
 def expect_places(outcome: Outcome, wanted: Tensor, told: str) -> None:
     """Demand numbers that have only changed places."""
     out = outcome.tensor(*wanted.shape)
-    lost = near(out, wanted, 1e-2)
-    happened = "digits are lost" if lost else "some numbers are in another place"
+    whole = near(out, wanted, 1.0) and torch.equal(out, out.round())
+    in_each, wanted_in_each = (x.flatten(1).sort().values for x in (out, wanted))
+    if whole or near(out, wanted, 1e-2):
+        happened = "digits are lost"
+    elif near(in_each, wanted_in_each):
+        happened = "some numbers are in another place"
+    else:
+        happened = "the numbers of a sequence are not all in that sequence"
     outcome.demand(near(out, wanted), told, happened)
 
 
@@ -371,12 +386,24 @@ def cause(out: Tensor, mistakes: Mistakes, within: float = 1e-4) -> str:
     return next(filter(None, named), "")
 
 
+def misdone(out: Tensor, wanted: Tensor, mistakes: Mistakes) -> str:
+    """Name the mistake, or tell the first number of a query that is off."""
+    off, told = ~torch.isclose(out, wanted, rtol=1e-4, atol=1e-4), cause(out, mistakes)
+    if told or not off.any():
+        return told
+    at = tuple(off.nonzero()[0].tolist())
+    came, should = apart(out[at].item(), wanted[at].item())
+    return f"; query {at[-2]} has {came} in place {at[-1]}, where {should} belongs"
+
+
 def misprojected(x: Tensor, weight: Tensor, bias: Tensor | None) -> Mistakes:
-    """Give what comes out of mistakes that run only with a square matrix."""
+    """Give what comes out without a bias, and of mistakes that need a square matrix."""
+    known = [] if bias is None else [("the bias is missing", x @ weight.T)]
     if weight.shape[0] != weight.shape[1]:
-        return []
+        return known
     b = torch.zeros(()) if bias is None else bias
     return [
+        *known,
         ("weight is not transposed", x @ weight + b),
         ("the bias is added before the matrix", (x + b) @ weight.T),
     ]
@@ -391,10 +418,21 @@ def misattended(q: Tensor, k: Tensor, v: Tensor, may: Tensor | None) -> Mistakes
         "the scores are multiplied by √d_k": d_k**0.5,
         "the scale is 1/√d_model": (h * d_k) ** -0.5,
         "the scale is 1/√d_v": v.shape[-1] ** -0.5,
+        "the scale is 1/√h": h**-0.5,
     }
     right_one = scaled_dot_product_attention
     mistakes = {told: right_one(q, k, v, may, scale=s) for told, s in scales.items()}
     scores = q @ k.mT / d_k**0.5
+    hidden = scores if may is None else scores.masked_fill(~may, -torch.inf)
+    for whose, axes in {"a head": (-1, -2), "all heads": (0, 1, 2, 3)}.items():
+        e = (hidden - hidden.amax(axes, keepdim=True)).exp()
+        shares = (e / e.sum(-1, keepdim=True)).nan_to_num()
+        mistakes[f"from each query's scores the largest of {whose} is taken off"] = shares @ v
+    if scores.abs().max() > min(BOUNDS):
+        for most in BOUNDS:
+            told = f"scores are cut off at {most:,}"
+            mistakes[told] = hidden.clamp(-most, most).masked_fill(hidden.isinf(), -torch.inf)
+            mistakes[told] = mistakes[told].softmax(-1) @ v
     if may is None:
         reshaped = q @ k.reshape(*k.shape[:-2], d_k, n_k) / d_k**0.5
         earlier = torch.ones(n_q, n_k).tril().bool()
@@ -422,11 +460,20 @@ def misattended(q: Tensor, k: Tensor, v: Tensor, may: Tensor | None) -> Mistakes
     if n_q == n_k:
         turned = scores.masked_fill(~may.mT, -torch.inf)
         mistakes["rows and columns of the mask have changed places"] = turned.softmax(-1) @ v
-    hidden = [scores.masked_fill(~may, -low) for low in LOW]
-    hidden += [scores - low * ~may for low in LOW]
+    if may.dim() == 4:
+        mistakes |= {
+            "the mask of the first sequence hides in all": right_one(q, k, v, may[:1]),
+            "the mask of the first head hides in all": right_one(q, k, v, may[:, :1]),
+            "one sequence's and one head's mask hides in all": right_one(q, k, v, may[:1, :1]),
+        }
+    e = scores.softmax(-1) * may
+    told = "the softmax or its maximum sees hidden keys"
+    mistakes[told] = e / (e.sum(-1, keepdim=True) + 1e-9) @ v
+    lowered = [scores.masked_fill(~may, -low) for low in LOW]
+    lowered += [scores - low * ~may for low in LOW]
     told = "hidden scores are low, but others can be as low"
     # At the bounds a low score and a score of 0 can give the same, so the low ones come first.
-    return [*((told, low.softmax(-1) @ v) for low in hidden), *mistakes.items()]
+    return [*((told, low.softmax(-1) @ v) for low in lowered), *mistakes.items()]
 
 
 def expected(layer: Any, h: int, x: Tensor, may: Tensor | None) -> Tensor:
@@ -478,12 +525,31 @@ def wrong_outputs(layer: Any, h: int, x: Tensor, may: Tensor | None) -> Mistakes
     }
     q, k, v = (split_heads(part, h) for part in (q, k, v))
     in_heads = misattended(q, k, v, may)
+    three = {"queries": q, "keys": k, "values": v}
+
+    def instead(name: str, part: Tensor) -> Tensor:
+        q, k, v = ({**three, name: part}).values()
+        return merge_heads(scaled_dot_product_attention(q, k, v, may))
+
+    for name, viewed in zip(three, (q_, k_, v_), strict=True):
+        part = getattr(layer, f"w_{name[0]}")
+        turned = split_heads(F.linear(x, part.weight.T, part.bias), h)
+        joined[f"the {name} are split by one view, in which heads get whole tokens"] = instead(
+            name, viewed
+        )
+        joined[f"w_{name[0]} is transposed"] = instead(name, turned)
     side_by_side = [*joined.items(), *((told, merge_heads(heads)) for told, heads in in_heads)]
-    w_o = layer.w_o
+    w_o, done = layer.w_o, merge_heads(right_heads)
+    early = instead("values", split_heads(written(layer, merge_heads(v)), h))
+    of_tokens = expected(layer, h, x.transpose(0, 1), None).transpose(0, 1)
     return [
-        ("W_O is missing", merge_heads(right_heads)),
-        ("W_O is transposed", merge_heads(right_heads) @ w_o.weight + w_o.bias),
-        ("x is added at the end", x + written(layer, merge_heads(right_heads))),
+        ("W_O is missing", done),
+        ("the bias of w_o is missing", done @ w_o.weight.T),
+        ("W_O is applied to the values", early),
+        ("a ReLU is applied before W_O", written(layer, done.relu())),
+        ("sequences are taken for tokens", of_tokens),
+        ("W_O is transposed", done @ w_o.weight + w_o.bias),
+        ("x is added at the end", x + written(layer, done)),
         *((told, written(layer, heads)) for told, heads in side_by_side),
     ]
 
@@ -627,8 +693,19 @@ def expect_weights(
         "bias": (*theirs.in_proj_bias.chunk(3), theirs.out_proj.bias),
     }
     for (part, values), (i, name) in product(parts.items(), enumerate(LINEARS)):
-        value = getattr(getattr(ours, name), part).detach().double()
+        came = getattr(getattr(ours, name), part)
+        value = came.detach().double()
         mistakes = {f"it holds the part of {n}": v for n, v in zip(LINEARS, values, strict=True)}
+        outcome.demand(
+            came.dtype == values[i].dtype,
+            f"the copy's numbers are of PyTorch's type, {values[i].dtype}",
+            f"{name}.{part} is of {came.dtype}",
+        )
+        if name != "w_o":
+            joint, h = getattr(theirs, f"in_proj_{part}"), theirs.num_heads
+            mistakes["it holds every third row"] = joint[i::3]
+            by_head = joint.unflatten(0, (h, 3, -1))[:, i].flatten(0, 1)
+            mistakes["rows are cut by heads first, and then into three"] = by_head
         if part == "weight":
             mistakes["it is transposed"] = values[i].T
         else:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import ctypes
 import threading
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from functools import wraps
+from functools import cache, wraps
 from math import prod
 from typing import Any
 
@@ -170,6 +170,7 @@ def wrong_outputs(a: Part, b: Part, high: bool) -> dict[str, Tensor]:
     share_a, share_b = e_a / (e_a + e_b), e_b / (e_a + e_b)
     of_all, right_out = max(low_a.max(), low_b.max()), joined(a, b).out
     less_a, less_b = (low_a - of_all).exp(), (low_b - of_all).exp()
+    zero_a, zero_b = (e.where(e > 0, 1.0) for e in (e_a, e_b))
     # An answer that fails only where lse are large does not average: it cannot tell them apart.
     return {
         "both count alike, as if such lse were equal" if high else "the two were averaged": (
@@ -179,6 +180,11 @@ def wrong_outputs(a: Part, b: Part, high: bool) -> dict[str, Tensor]:
         "0 came for every query: exp of 89 is inf in float32 and exp of −104 is 0, and NaN made 0 "
         "is still wrong": 0 * out_a,
         SHARED: ((less_a * out_a + less_b * out_b) / (less_a + less_b)).nan_to_num(0.0),
+        "a part that sees nothing counts as if its lse were 0": (zero_a * out_a + zero_b * out_b)
+        / (zero_a + zero_b),
+        "the softmax runs over the queries, and not over the two parts": (
+            low_a.softmax(dim=-2) * out_a + low_b.softmax(dim=-2) * out_b
+        ),
         "a part that sees nothing counts as if its lse were a number, and above −12,000": (
             torch.where(low_a == -INF, out_a, torch.where(low_b == -INF, out_b, right_out))
         ),
@@ -201,6 +207,9 @@ def wrong_sums(a: Part, b: Part) -> dict[str, Tensor]:
         "that is the larger of the two": torch.maximum(lse_a, lse_b),
         "that is their sum": lse_a + lse_b,
         "that is their mean": (lse_a + lse_b) / 2,
+        "that is the logarithm of the mean of the two sums": torch.logaddexp(lse_a, lse_b)
+        - torch.tensor(2.0).log(),
+        "log(1 + exp b) was added to a, and not log(1 + exp(b − a))": lse_a + F.softplus(lse_b),
         "that is the sum, before its logarithm": lse_a.exp() + lse_b.exp(),
         "log(1 + exp(larger − smaller)) was added: the difference has the wrong sign": (
             2 * torch.maximum(lse_a, lse_b) - torch.minimum(lse_a, lse_b)
@@ -251,12 +260,13 @@ TILES: tuple[Tiles, ...] = (
     (2, 3, 14, 25, 4, 5, 8, 9, True, "lie apart"),
 )
 # One head, n larger than the widths, and small tiles: rows of tiles would show in memory, even as
-# a mask, and so would tiles that are kept.
+# a mask, and so would tiles that are kept, a column of them in the first and a row in the second.
 LONG: tuple[Tiles, ...] = (
-    (1, 1, 193, 214, 3, 2, 9, 8, False, "any"),
-    (1, 1, 188, 206, 2, 3, 7, 9, True, "any"),
+    (1, 1, 160, 86, 3, 2, 9, 8, False, "any"),
+    (1, 1, 69, 170, 2, 3, 7, 9, True, "any"),
 )
-PRODUCTS = ("matmul", "mm", "einsum", "dot", "linear", "inner", "sum")  # names of functions
+OPERATORS = ("matmul", "mm", "einsum", "dot", "linear", "inner", "attention")  # in names
+PRODUCTS = (*OPERATORS, "sum")
 KEPT = 16  # tensors of a tile's shape that may be alive at once: one for each step of the work
 REMARKS = {
     "any": "",
@@ -284,6 +294,7 @@ NAN = (
     "NaN comes of −inf − (−inf), of 0 · inf and of 0/0, and in float32 the exponential of 89 is "
     "inf, that of −104 is 0"
 )
+TURNED = "what may be seen is hidden, and what may not is seen"
 HIGH = {what for what, remark in REMARKS.items() if "00" in remark}
 
 
@@ -301,7 +312,8 @@ def tiled_attention(function: Callable[[Tensor, Tensor, Tensor, int, int, bool],
         tile = {shape for a in sides[0] for b in sides[1] for shape in ((a, b), (b, a))}
         rows = max(n_q + block_q, n_k + block_k) * (d_k + d_v)
         most = max(rows, block_q * block_k * max(d_k, d_v))
-        watch.append(Watch(most, block_q * block_k, d_k + d_v, n_k, tile))
+        blocks = {"queries": block_q, "keys": block_k, "values": block_k}
+        watch.append(Watch(most, block_q * block_k, d_k + d_v, n_k, tile, blocks))
         outcome = expect_tiled(answer, seed, case)
         seen = watch[-1].seen
         counts = {-(-n_q // block_q), -(-n_k // block_k)}
@@ -313,6 +325,17 @@ def tiled_attention(function: Callable[[Tensor, Tensor, Tensor, int, int, bool],
             + (
                 "; is a block size how large blocks are, or how many there are?"
                 if seen and counts & set(seen)
+                else ""
+            ),
+        )
+        number, of = watch[-1].read_at_once or (0, "")
+        outcome.demand(
+            not number,
+            f"no more than {block_q} queries meet no more than {block_k} keys at a time",
+            f"{number} {of} were read at once"
+            + (
+                "; have block_q and block_k changed places?"
+                if number == (block_k if of == "queries" else block_q)
                 else ""
             ),
         )
@@ -337,6 +360,12 @@ def watched(function: Any, watch: list[Watch]) -> Any:
     return call
 
 
+@cache
+def named(maker: str, words: tuple[str, ...]) -> bool:
+    """Say whether the name of a function has one of the words in it."""
+    return any(word in maker for word in words)
+
+
 class Watch(TorchFunctionMode):
     """Looks on while tensors come about, and counts those that are alive.
 
@@ -348,6 +377,7 @@ class Watch(TorchFunctionMode):
         width: an axis as short as that holds features.
         keys: how many keys there are; a product of one query and all of them is too large.
         tile: last two dimensions of those that ``most_kept`` counts.
+        blocks: what the rows of the first tensors given are, and how many a product may read.
     """
 
     def __init__(
@@ -357,44 +387,70 @@ class Watch(TorchFunctionMode):
         width: int = 0,
         keys: int = 0,
         tile: Iterable[tuple[int, int]] = (),
+        blocks: Mapping[str, int] | None = None,
     ) -> None:
         super().__init__()
+        self.blocks = blocks or {}
         self.most, self.scores, self.width, self.keys = most, scores, width, keys
         self.tile = set(tile)
         self.seen: tuple[int, ...] | None = None
         self.most_kept = self.peak = self.held = 0  # peak and held in bytes
+        self.read_at_once: tuple[int, str] | None = None  # how many of what
         self.given: set[int] = set()
+        # Of a storage: what its rows are, how many numbers a row has, and how many may be read.
+        self.rows: dict[int, tuple[str, int, int]] = {}
         self.alive: dict[int, Any] = {}  # a reference to each tensor
         self.users: dict[int, int] = {}  # how many of them share a storage
         self.kept: set[int] = set()  # storages of tiles
 
     def beyond(self, given: Iterable[Any]) -> Watch:
         """Leave out what was there before."""
-        self.given = {t.untyped_storage().data_ptr() for t in given if isinstance(t, Tensor)}
+        tensors = [t for t in given if isinstance(t, Tensor)]
+        self.given = {t.untyped_storage().data_ptr() for t in tensors}
+        self.rows = {
+            t.untyped_storage().data_ptr(): (kind, t.shape[-1], most)
+            for t, (kind, most) in zip(tensors, self.blocks.items(), strict=False)
+        }
         return self
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         out = func(*args, **(kwargs or {}))
-        for t in tree_leaves(out):
-            if isinstance(t, Tensor) and id(t) not in self.alive:
-                self.note(t, getattr(func, "__name__", ""))
+        # Most of what comes by here is no tensor, but a shape or a type that is asked for.
+        maker = getattr(func, "__name__", "")
+        if isinstance(out, Tensor):
+            if id(out) not in self.alive:
+                self.note(out, maker)
+        elif isinstance(out, (tuple, list)) and not isinstance(out, torch.Size):
+            for t in tree_leaves(out):
+                if isinstance(t, Tensor) and id(t) not in self.alive:
+                    self.note(t, maker)
+        if self.rows and named(maker, OPERATORS):
+            for t in tree_leaves(args):
+                if isinstance(t, Tensor):
+                    self.read(t)
         return out
 
+    def read(self, t: Tensor) -> None:
+        """Note the first product that reads too much of what was given at once."""
+        kind, width, most = self.rows.get(t.untyped_storage().data_ptr(), ("", 1, t.numel()))
+        if t.numel() > width * most:
+            self.read_at_once = self.read_at_once or (t.numel() // width, kind)
+
     def note(self, t: Tensor, maker: str) -> None:
-        size, at = t.untyped_storage().nbytes(), t.untyped_storage().data_ptr()
+        storage, shape = t.untyped_storage(), tuple(t.shape)
+        size, at = storage.nbytes(), storage.data_ptr()
         if at in self.given or not size:
             return
         if self.seen is None and self.too_large(t, size // t.itemsize, maker):
-            self.seen = tuple(t.shape)
-        if tuple(t.shape[-2:]) in self.tile:
+            self.seen = shape
+        if shape[-2:] in self.tile:
             self.kept.add(at)
         if at not in self.users:
             self.held += size
         self.users[at] = self.users.get(at, 0) + 1
-        self.peak = max(self.peak, self.held)
-        self.most_kept = max(self.most_kept, len(self.kept))
+        self.peak, self.most_kept = max(self.peak, self.held), max(self.most_kept, len(self.kept))
         key = id(t)
 
         def gone(_: Any) -> None:
@@ -409,7 +465,7 @@ class Watch(TorchFunctionMode):
 
     def too_large(self, t: Tensor, held: int, maker: str) -> bool:
         axes = [n for n in t.shape if n > 1]
-        product = any(word in maker for word in PRODUCTS)
+        product = named(maker, PRODUCTS)
         if any(n <= self.width for n in axes) or not (product or t.dtype == torch.bool):
             return held > self.most
         if len(axes) < 2:
@@ -444,11 +500,14 @@ def expect_tiled(answer: Answer, seed: int, case: Tiles) -> Outcome:
     got = outcome.value
     lost = isinstance(got, Tensor) and got.shape == wanted.shape and got.isnan()
     if isinstance(lost, Tensor) and lost.any():
-        i = int(lost.any(dim=-1).nonzero()[0][-1])
+        i, there = int(lost.any(dim=-1).nonzero()[0][-1]), ~lost.any(dim=-1)
+        rows, turned = (x.detach().double()[there] for x in (got, attended(q, k, v, ~may)))
+        mistaken = is_causal and len(rows) and near(rows, turned)
         outcome.demand(
             False,
             f"a number in every place{REMARKS[what]}",
-            f"{int(lost.sum())} of {lost.numel()} are NaN, first for query {i} of {n_q}; {NAN}",
+            f"{int(lost.sum())} of {lost.numel()} are NaN, first for query {i} of {n_q}; "
+            + (TURNED if mistaken else NAN),
         )
     out = outcome.tensor(*wanted.shape)
     off = differs(out, wanted, what in HIGH).any(dim=-1)
@@ -505,6 +564,7 @@ def wrong_tiles(
             "queries are counted from the top of their tile": j <= at - top,
             "keys are counted from the left of their tile": j - left <= at,
             "the mask is the wrong way round": j >= at,
+            TURNED: j > at,
             "a query does not attend to the key at its own position": j < at,
             "a query attends to the key after its own position": j <= at + 1,
             "tiles are skipped as if n_q and n_k were equal": may & (left <= bottom),
@@ -533,12 +593,17 @@ def wrong_tiles(
         }
     found = {told: attended(q, k, v, mask) for told, mask in masks.items()}
     d_k, d_v = q.shape[-1], v.shape[-1]
-    for told, scale in {"1": 1.0, "1/d_k": 1 / d_k, "1/√d_v": d_v**-0.5}.items():
+    scales = {"1": 1.0, "1/d_k": 1 / d_k, "1/√d_v": d_v**-0.5, "1/√n_k": n_k**-0.5}
+    for told, scale in (scales | {"1/√(h d_k)": (q.shape[1] * d_k) ** -0.5}).items():
         found[f"the scale is not 1/√d_k but {told}"] = attended(q, k, v, may, scale)
     whole = scores(q, k, torch.ones_like(may))
-    found["what is hidden has a finite score, and not −inf"] = (
-        whole.masked_fill(~may, 0.0).softmax(dim=-1) @ v.double()
-    )
+    if not may.all():
+        found["a hidden key still counts in the sum of exponentials"] = (
+            whole.softmax(dim=-1).masked_fill(~may, 0.0) @ v.double()
+        )
+        found["what is hidden has a finite score, and not −inf"] = (
+            whole.masked_fill(~may, 0.0).softmax(dim=-1) @ v.double()
+        )
     padded = F.pad(scores(q, k, may), (0, -n_k % block_k)).softmax(dim=-1)
     found["zeros that fill the last tile count as keys"] = padded[..., :n_k] @ v.double()
     last = n_q // block_q * block_q
@@ -558,7 +623,26 @@ def wrong_merges(
         carried(s, **how) for how in ({}, {"by": 0}, {"by": -1}, {"own": True}, {"each": True})
     )
     late = "scaled down when a larger score comes"
+    alone = [one.logsumexp(dim=-1) for one in s]
+    largest = torch.stack([one.amax(dim=-1) for one in s]).softmax(dim=0).nan_to_num(0.0)
+    first = torch.stack([*alone, alone[0]]).softmax(dim=0).nan_to_num(0.0)
+    more = torch.stack([*alone, 0 * alone[0].nan_to_num(0.0, 0.0, 0.0)]).softmax(dim=0)
     return {
+        f"the {name}s were weighted by exp of their largest score, and not by exp of lse": (
+            (largest[..., None] * parts).sum(dim=0)
+        ),
+        f"the first {name} counts twice": (
+            (first[..., None] * torch.cat([parts, parts[:1]])).sum(dim=0)
+        ),
+        "one more key counts, with score 0 and value 0: of no keys lse is −inf, and the sum 0": (
+            (more[:-1, ..., None] * parts).sum(dim=0)
+        ),
+        "the lse so far stays that of the first, whatever is merged with it": one_by_one(
+            parts, alone, lambda old, _: old
+        ),
+        "the lse so far is the larger of the two that were merged": one_by_one(
+            parts, alone, torch.maximum
+        ),
         f"the results of the {name}s were averaged": parts.sum(dim=0)
         / (keys > 0).sum(dim=0).clamp(min=1),
         f"the results of the {name}s were added as they are": parts.sum(dim=0),
@@ -579,6 +663,16 @@ def wrong_merges(
         @ values,
         "the output is not divided by the sum": scaled[0] @ values,
     }
+
+
+def one_by_one(
+    parts: Tensor, alone: list[Tensor], keep: Callable[[Tensor, Tensor], Tensor]
+) -> Tensor:
+    """Merge one result after another, and keep a wrong lse of what there is."""
+    out, lse = parts[0], alone[0]
+    for part, of_part in zip(parts[1:], alone[1:], strict=True):
+        out, lse = joined((out, lse), (part, of_part)).out, keep(lse, of_part)
+    return out
 
 
 def carried(
@@ -684,6 +778,7 @@ def expect_share(outcome: Outcome, layer: MultiHeadAttention, rank: int, world: 
     turned = {
         (h * d_v, layer.d_model): "rows and columns changed places",
         (layer.d_model, h * d_k): "that is d_k columns a head",
+        (layer.d_model, g * d_v): "that is as many columns as its heads of values have rows",
     }
     third.demand(
         shape == (layer.d_model, h * d_v) or shape not in turned,
@@ -718,6 +813,8 @@ def expect_share(outcome: Outcome, layer: MultiHeadAttention, rank: int, world: 
         f"{'head' if g == 1 else 'heads'} {read} of keys and values, and their columns of w_o",
         "the rows and columns are right, and the entries of b_qkv are not those of the same rows"
         if fits
+        else "w_o was divided by the number of ranks, but a sum over all ranks is no mean"
+        if near(w_o * world, wanted[2])
         else f"came {told}; columns of "
         + ("no whole heads" if None in columns else f"heads {columns}")
         + known_cut(w_qkv, wanted[0].double(), layer, rank, world),
@@ -777,10 +874,14 @@ def known_cuts(layer: MultiHeadAttention, rank: int, world: int) -> dict[str, Te
 
     apart = list(range(rank, layer.h, world))
     g, copies = max(layer.h_kv // world, 1), max(world // layer.h_kv, 1)
+    whole = layer.w_qkv.weight.detach().double()
     rows, of_values = dealt(mine, sorted({i // readers for i in mine})), g * layer.d_v
     return {
         "w_qkv was cut in equal pieces as it lies, and first in it are the rows of all queries": (
-            torch.tensor_split(layer.w_qkv.weight.detach().double(), world)[rank]
+            whole.tensor_split(world)[rank]
+        ),
+        "w_qkv was cut in three equal parts, and those of queries, keys and values differ": (
+            torch.cat([third.tensor_split(world)[rank] for third in whole.tensor_split(3)])
         ),
         "the heads were dealt out by turns, and not in a row": dealt(
             apart, sorted({i // readers for i in apart})
@@ -1077,6 +1178,13 @@ def wrong_rings(q: Tensor, k: Tensor, v: Tensor, world: int) -> dict[str, Tensor
         "nothing is hidden": torch.ones_like(causal),
         "later blocks are attended to": causal | (source != r),
         "within its own block a rank hides nothing": source <= r,
+        "later blocks are attended to, and earlier ones are not": (causal & (source == r))
+        | (source > r),
+        "within a rank's own block the mask is the wrong way round": (
+            (source < r) | ((source == r) & (j >= i))
+        ),
+        TURNED: j > i,
+        "only the block that a rank sees last counts": causal & (source == 0),
         "the rank's own block is left out": causal & (source != r),
         "the block that comes last is left out": causal & (step != world - 1),
         "a position does not attend to itself": j < i,
@@ -1121,6 +1229,10 @@ def wrong_rings(q: Tensor, k: Tensor, v: Tensor, world: int) -> dict[str, Tensor
     merges = wrong_merges(q, k, v, arriving, "block")
     return {told: attended(q, k, v, mask) for told, mask in masks.items()} | {
         "the scale is not 1/√d_k but 1": attended(q, k, v, causal, 1.0),
+        "the scale is not 1/√d_k but 1/d_k": attended(q, k, v, causal, 1 / q.shape[-1]),
+        "shift returns what came, but the rank's own block is used again": travelled(
+            q=own, k=own, v=own
+        ),
         "what is hidden has a finite score, and not −inf": finite @ v.double(),
         "keys travel, and values stay": travelled(q=own, k=passed, v=own),
         "values travel, and keys stay": travelled(q=own, k=own, v=passed),

@@ -146,7 +146,12 @@ def weights() -> dict[str, Tensor]:
 
 
 def trained(GPT: type[nn.Module] = GPT) -> nn.Module:
-    """Make a GPT, a learner's or ours, that has the book's trained weights."""
+    """Make a GPT, a learner's or ours, that has the book's trained weights.
+
+    What a learner keeps as a buffer, such as a mask, stays as it is.
+    """
     model = GPT(len(VOCABULARY), WIDTH, HEADS, LAYERS)
-    model.load_state_dict(weights())
+    buffers = dict(model.named_buffers(remove_duplicate=False))
+    kept = {name: value for name, value in model.state_dict().items() if name in buffers}
+    model.load_state_dict(kept | weights())
     return model.eval()

@@ -31,7 +31,7 @@ from press.extension.errata import LISTED
 from press.node import PACKAGES, esbuild
 
 # Pages whose sections are not listed: the claims are, and of old versions nobody asks.
-WHOLE = (ERRATA, "book/changelog")
+WHOLE = (ERRATA, "book/changelog", "book/verdict-history")
 TEMPLATES = Path(__file__).parent / "templates"
 INDEX = "search-index.js"
 KINDS = {"chapters": "chapter", "labs": "lab", "audits": "audit"}

@@ -40,10 +40,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if not config.getoption("--weekly"):
-        for item in items:
-            if item.get_closest_marker("weekly"):
-                item.add_marker(pytest.mark.skip(reason="run once a week: make unit ALL=1"))
+    if config.getoption("--weekly"):
+        return
+    reasons = {"weekly": "run once a week: make unit ALL=1"}
+    if config.getoption("--move-bits") is None:
+        reasons["with_bits"] = "run by make bits"
+    for item in items:
+        for mark, reason in reasons.items():
+            if item.get_closest_marker(mark):
+                item.add_marker(pytest.mark.skip(reason=reason))
 
 
 @pytest.hookimpl(wrapper=True)

@@ -113,6 +113,7 @@ def test_right_answers_are_accepted(exercise: Exercise):
     assert all(": right. " in line for _, line in told.values())
 
 
+@pytest.mark.with_bits
 @each
 def test_wrong_answers_are_rejected_for_their_reason(exercise: Exercise):
     missed = {
@@ -123,6 +124,7 @@ def test_wrong_answers_are_rejected_for_their_reason(exercise: Exercise):
     assert missed == {}
 
 
+@pytest.mark.with_bits
 @each
 def test_a_message_says_what_was_expected_and_what_happened(exercise: Exercise):
     for told in map(str, rejections(exercise).values()):
@@ -556,6 +558,7 @@ NOT_AN_ANSWERS = {  # said of what is installed
 }
 
 
+@pytest.mark.with_bits
 @each_topic
 def test_every_sentence_of_a_check_is_provoked(topic: str):
     path = LABS / topic / "check.py"

@@ -498,6 +498,7 @@ COUNTED = {
 }
 
 
+@pytest.mark.weekly
 def test_counts_agree_with_the_story_model_and_products_pass_half_at_the_border(
     capsys: pytest.CaptureFixture,
 ):
@@ -741,6 +742,7 @@ def test_a_learners_cache_writes_the_same_story(capsys: pytest.CaptureFixture):
     threads = torch.get_num_threads()
     told, figure = run_of(capsys, decoding_answers.stepped())
     assert told.startswith("the map suits mia lake .\nthe box suits tom hill .\nthe key suits ann")
+    assert told.count("the map mia lake has is new .") == 3, "and once more"
     assert "changes no word: all 400 are" in told
     assert "Positions read: 84,600 without your cache, 411 with it." in told
     assert "holds 420,864 bytes of 411 positions" in told
@@ -781,6 +783,7 @@ def off(laboratory: Laboratory, **settings: object) -> bool:
     return ". 0 of " not in laboratory.alt
 
 
+@pytest.mark.weekly
 def test_sound_tiles_are_right_on_all_inputs():
     sound = tiles_and_ranks.laboratory(tiles_and_ranks.tiled, tiles.merge)
     assert off(sound), "the first bug is chosen"
@@ -867,6 +870,7 @@ def test_tiles_in_the_story_gpt_leave_its_loss_and_hold_no_square(capsys, monkey
     assert tile[-1] < 2 * tile[0] < square[-1] / 50
 
 
+@pytest.mark.weekly
 @pytest.mark.skipif(not has_gloo(), reason="without gloo the ring is not tried")
 def test_a_ring_in_the_story_gpt_leaves_its_loss_and_draws_its_messages(capsys):
     tiles_and_ranks.ring_in_the_model(ring_attention=of_tiles_and_ranks("ring_attention"))

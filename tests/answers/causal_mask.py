@@ -86,6 +86,11 @@ additive.reject(
     lambda may: torch.where(may, 0.0, torch.finfo(torch.float32).min),
 )
 additive.reject("plus infinity", "−∞ is added", lambda may: torch.where(may, 0.0, INF))
+additive.reject(
+    "zeros in a row that is False everywhere",
+    "rows without a True became zeros",
+    lambda may: torch.where(may | ~may.any(-1, True), 0.0, -INF),
+)
 additive.reject("as numbers", "0 is added", lambda may: may.float())
 additive.reject("boolean", "floating", lambda may: ~may)
 additive.reject("whole numbers", "floating", lambda may: torch.where(may, 0, -(10**9)))
@@ -578,7 +583,9 @@ depends.reject(
     map_by_change(change=lambda part: 1e4 * fresh(part)),
 )
 depends.reject(
-    "derivatives added", "as do sums of derivatives", map_by_jacobian(lambda j: j.sum((1, 3)).abs())
+    "derivatives added",
+    "cancels sums of derivatives",
+    map_by_jacobian(lambda j: j.sum((1, 3)).abs()),
 )
 depends.reject(
     "a tolerance relative to each output",
@@ -685,10 +692,50 @@ leaks.reject(
 )
 
 depends.reject("rand for randn", "where that is below -0.5", map_by_change(change=rand))
-depends.reject("one number for all features", COMMON, map_by_change(change=tied))
+depends.reject("one number for all features", "what features share", map_by_change(change=tied))
 depends.reject("moves up only", PAIRS, map_by_change(move=lambda moved: moved.amax(1)))
 depends.reject(
     "with an axis for the batch",
     r"takes inputs of shape \(n, d\), and got \(1, 5, 6\)",
     lambda network, x: map_by_change()(lambda one: network(one[None])[0], x),
+)
+
+
+# What an answer makes of many numbers at once
+
+PLACE = "takes the place of hidden scores is higher than the visible"
+for fill in (-1e9, -1e38):
+    weights.reject(
+        f"{fill:g}, then times the mask", PLACE, lambda s, m, fill=fill: filled(s, m, fill) * m
+    )
+ADDED_UP = "rounding in each of many features.*alarm.*[48]e-06 at most.*or a norm or sum taken"
+for bar in (2e-5, 1e-4):
+    leaks.reject(f"a norm of all, over {bar}", ADDED_UP, by_move(lambda a, b: (a - b).norm(), bar))
+for bar in (5e-5, 1e-4):
+    leaks.reject(f"a sum, over {bar}", ADDED_UP, by_move(lambda a, b: (a - b).abs().sum(), bar))
+leaks.reject("a bar of 3e-6", "is the bar below 1e-5", cut_by_cut(bar=lambda y: 3e-6))
+leaks.accept("a bar of 9e-5", cut_by_cut(bar=lambda y: 9e-5))
+MANY = "0.0001, in sequence 1 alone; a mean over sequences"
+leaks.reject("a mean over sequences", MANY, by_move(lambda a, b: (a - b).abs().mean(0), 9e-5))
+leaks.reject(
+    "a mean over positions", MANY, by_move(lambda a, b: (a - b).abs().amax(-1).mean(), 9e-5)
+)
+leaks.reject(
+    "a mean over positions before each input",
+    "by one output counts: .* or a mean taken",
+    one_by_one(lambda moved, j: 1e-5 / 9e-5 * moved[:, :j].abs().amax(-1).mean()),
+)
+leaks.reject("a bar of 2e-4", "is the bar too high, or a mean", cut_by_cut(bar=lambda y: 2e-4))
+leaks.reject(
+    "how long outputs are",
+    "between two LayerNorms.*forgets .* their norm",
+    by_move(lambda a, b: (a.norm(dim=-1) - b.norm(dim=-1)).abs(), 3e-5),
+)
+NORMED = "rounding in each of many features.*too many.*or a norm or sum taken"
+depends.reject("a norm", NORMED, map_by_change(move=lambda moved: moved.norm(dim=1), bar=3e-5))
+depends.reject("a sum", NORMED, map_by_change(move=lambda moved: moved.abs().sum(1), bar=9e-5))
+depends.reject(
+    "the diagonal presumed",
+    "need not depend on its own input",
+    then(lambda found: found | torch.eye(len(found), dtype=torch.bool)),
 )

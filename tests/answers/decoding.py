@@ -407,7 +407,11 @@ step.reject("not itself, once there is a past", "does not hear itself", own_unhe
 step.reject("new ones first in the mask", "outputs differ", stepped(new_first))
 step.reject("not appended", "holds 4 positions.*it holds 0", not_appended)
 step.reject("the last output alone", r"shape \(2, 4, 10\).*\(2, 1, 10\)", last_only)
-step.reject("scaled keys are kept", "holds keys as w_k gives them", scaled_keys_kept)
+step.reject(
+    "scaled keys are kept",
+    "keys as w_k gives them.*numbers; they are those times 1/√d_k$",
+    scaled_keys_kept,
+)
 step.reject("the bias is added later", "holds values as w_v gives them", bias_added_later)
 SCALES = {
     "1": lambda layer: 1.0,
@@ -495,13 +499,57 @@ step.reject("of its block itself alone", "hears itself alone", stepped(own_and_p
 for low in (-100.0, -50.0, -20.0):
     step.reject(
         f"{low:.0f} is added",
-        "100 above one that counts.*at new position 0 of 3$" if low < -20 else "outputs differ",
+        "a hidden one of 49.84.*at new position 0 of 3$" if low < -20 else "outputs differ",
         step_with(lambda s, may, low=low: (s + torch.where(may, 0.0, low)).softmax(dim=-1)),
     )
 step.accept(
     "hidden scores are −100",
     step_with(lambda s, may: s.masked_fill(~may, -100.0).softmax(dim=-1)),
 )
+
+
+def softmax_by_hand(largest=lambda s, may: 0.0, more=0.0):
+    """Make a step that divides exponentials by their sum."""
+
+    def attend(s, may):
+        e = (s - largest(s, may)).exp().masked_fill(~may, 0.0)
+        return e / (e.sum(dim=-1, keepdim=True) + more)
+
+    return step_with(attend)
+
+
+def largest_seen(s, may):
+    return s.masked_fill(~may, -INF).amax(dim=-1, keepdim=True)
+
+
+BEFORE_THE_MASK = "at new position 1 of 3; the largest score is taken before the mask"
+step.accept("exponentials by hand", softmax_by_hand())
+step.accept("less the largest seen", softmax_by_hand(largest_seen, 1e-9))
+step.reject("less the largest of all", BEFORE_THE_MASK, softmax_by_hand(lambda s, may: s.max()))
+step.reject(
+    "less the largest of the row",
+    BEFORE_THE_MASK,
+    softmax_by_hand(lambda s, may: s.amax(dim=-1, keepdim=True)),
+)
+step.reject(
+    "more than the sum", "something is added to the sum of the exp", softmax_by_hand(more=1e-9)
+)
+step.reject("float64 comes out", "type of x.*came torch.float64", lambda *a: stepped()(*a).double())
+
+
+class CountsBeside:
+    """A step that counts what it read of a cache beside it."""
+
+    def __init__(self):
+        self.read = {}
+
+    def __call__(self, layer, x, cache):
+        past = self.read.setdefault(cache, 0)
+        self.read[cache] += x.shape[1]
+        return stepped(lambda m, n: lower(m, n, past))(layer, x, cache)
+
+
+step.reject("a count beside the cache", "that were read, which a crop does not", CountsBeside())
 
 
 class RemembersItself:
@@ -876,8 +924,15 @@ writing.reject(
     "the second choice", "each new word", picked(lambda x: x[:, -1:].topk(2).indices[..., 1])
 )
 writing.reject("fresh caches for each word", "is read into empty caches", fresh_for_each_word)
-writing.reject("the last piece is filled up", "each word once.*it read 10", last_piece_filled_up)
-writing.reject("overlapping pieces", "each word once.*it read 11", overlapping_pieces)
+writing.reject(
+    "the last piece is filled up",
+    "each word once.*it read 10.*filled up to 3",
+    last_piece_filled_up,
+)
+writing.reject(
+    "no call", "each new word", lambda m, i, more, c: torch.cat([i, *[i[:, :1]] * more], 1)
+)
+writing.reject("overlapping pieces", "each word once.*it read 11, in 7 calls$", overlapping_pieces)
 writing.reject("split along the texts", "called with 5, the whole prompt$", split_along_the_texts)
 writing.reject("caches of the call before", "the text of the call before$", OneForAllCalls())
 writing.reject(
@@ -1020,7 +1075,7 @@ window.reject("labkit's cache, which grows", "numbers are kept", in_labkits_cach
 TOO_MANY, TOO_FEW = "one position too many is heard", "one position too few is heard"
 window.reject(
     "all is kept",
-    "8 positions at most are kept, .* numbers are kept, those of 11 positions",
+    "8 positions at most are kept, .* numbers are kept, the keys and values of 11 positions",
     masked(window_mask, all_kept),
 )
 window.reject("the output alone", "2 results", lambda la, x, kept, w: slid(la, x, kept, w)[0][0])
@@ -1060,7 +1115,20 @@ def keeps_one_number_more(layer, x, kept, w):
 
 
 window.reject("the first w are kept", "past the first w positions are kept", keeps_the_first)
-window.reject("a number more", "more than 8 positions", keeps_one_number_more)
+window.reject("a number more", "after 11 positions, 529 numbers are kept$", keeps_one_number_more)
+
+
+def keeps_inputs(more):
+    def slide(layer, x, kept, w):
+        text = x if kept is None else torch.cat([kept, x], dim=1)
+        out, _ = slid(layer, text, None, w)
+        return out[:, -x.shape[1] :], text[:, max(0, text.shape[1] - w - more) :]
+
+    return slide
+
+
+window.reject("w − 1 inputs are kept", "180 numbers are kept; what is kept is x", keeps_inputs(-1))
+window.reject("w inputs are kept", "10 numbers are kept; what is kept is x", keeps_inputs(0))
 window.reject(
     "the upper left corner", "upper left", masked(lambda a, b, w: window_mask(b, b, w)[:a])
 )
@@ -1320,6 +1388,16 @@ padding.reject(
     "all texts are padded as text 0 is",
     padded_with(may=lambda real, m: by_sums(real[:1].expand_as(real), m)[1]),
 )
+padding.reject(
+    "the first text's places",
+    "all texts are padded as text 0 is",
+    padded_with(lambda real, m: by_sums(real[:1].expand_as(real), m)[0]),
+)
+padding.reject(
+    "real as a column",
+    "padding is hidden as a query, along the rows",
+    padded_with(may=lambda real, m: no_padding_hidden(real, m) & real[:, None, -m:, None]),
+)
 padding.reject("one padding open", "position 2, padding", padded_with(may=one_padding_open))
 padding.reject(
     "the block's square",
@@ -1470,7 +1548,8 @@ def misses_by_argmax(fits):
 guesses_.reject(
     "a miss by argmax", "none differs, none counts", lambda *a: accepted(*a, misses_by_argmax)
 )
-guesses_.reject("not cut", "afterwards each cache holds", not_cropped)
+guesses_.reject("not cut", "afterwards each cache holds.*it is not cropped$", not_cropped)
+guesses_.reject("one too few", "holds 7; last, which was read", cropped_by(-1))
 guesses_.reject("one left in", "afterwards each cache holds", cropped_by(1))
 guesses_.reject("the first cache alone", "cache 1 of 2 holds", first_cache_alone)
 guesses_.reject("without the last word", "called once.*called with 5$", without_last)

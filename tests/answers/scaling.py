@@ -680,6 +680,12 @@ share.reject(
 )
 share.reject("a seed inside", "draws of its own", share_seeded)
 
+share.reject(
+    "rounded to tenths",
+    "are they rounded",
+    lambda d, b: round((peaks_of(d) < b).float().mean().item(), 1),
+)
+
 # How often all four widths pass
 all_four = Exercise(scaling.all_four)
 with torch.random.fork_rng(devices=[]):
@@ -709,5 +715,9 @@ all_four.reject(
     "none passes", r"fail at all four widths\Z", (1 - runs[1].float().mean().item()) ** 4
 )
 all_four.reject("a half to the fourth", "half of the draws", 0.5**4)
-all_four.reject("counted in 100 runs", "20,000", 0.09)
-all_four.reject("widths that share their numbers", "20,000", 0.088)
+all_four.reject("counted in 100 runs", "25,000", 0.09)
+all_four.reject("widths that share their numbers", "25,000", 0.088)
+all_four.reject("rounded shares multiplied", "if you multiplied rounded shares", 0.55**4)
+all_four.reject("no divisor", "without the scale", 0.0)
+all_four.reject("divided by d_k", "with the scale 1/d_k", 0.994)
+all_four.reject("the first width squared", "first width twice", runs[0].float().mean().item() ** 2)

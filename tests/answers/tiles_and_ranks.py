@@ -279,6 +279,47 @@ merge.reject("log1p without a difference", "and not log.1 . exp.b − a", change
     lambda a, b: a.lse + b.lse.exp().log1p()
 )))  # fmt: skip
 merge.reject("log1p of the larger", "difference has the wrong sign", log1p_turned)
+
+
+def joined_unless(empty):
+    """Make a merge that takes a part for one that sees nothing by a sign of its own."""
+
+    def join(a, b):
+        a, b = (Partial(p.out, p.lse.masked_fill(empty(p), -INF)) for p in (a, b))
+        return Partial(*by_stack(a, b))
+
+    return join
+
+
+without_zeros = joined_unless(lambda part: (part.out == 0).all(dim=-1))
+without_low = joined_unless(lambda part: part.lse < -1000)
+
+
+def other_if_zero(a, b):
+    if not a.out.any():
+        return b
+    return a if not b.out.any() else tiles.merge(a, b)
+
+
+def without_a_maximum(a, b):
+    e_a, e_b = a.lse.exp(), b.lse.exp()
+    total = e_a + e_b
+    return (e_a[..., None] * a.out + e_b[..., None] * b.out) / total[..., None], total.log()
+
+
+merge.reject("zeros for nothing", "1.5 and 0.9 came 0.9; out is 0 too where values", without_zeros)
+merge.reject("a is all zeros", "and 0.9 came 0.9; out is 0 too where values", other_if_zero)
+merge.reject("b is all zeros", "and 0.9 came 1.5; out is 0 too", lambda a, b: (
+    tiles.merge(a, b) if b.out.any() else a
+))  # fmt: skip
+merge.reject("zeros for nothing, lse right", "came; out is 0 too where", changed(
+    lambda a, b: without_zeros(a, b)[0]
+))  # fmt: skip
+merge.reject("low for nothing", "came -inf; an lse as low as that", without_low)
+merge.reject("low for nothing, lse right", "-5000.5, and .* came; an lse as low as that", changed(
+    lambda a, b: without_low(a, b)[0]
+))  # fmt: skip
+merge.reject("no maximum, and 0/0", "NaN there: .*and 0/0 is none", without_a_maximum)
 merge.reject("lse first", "came lse, then out", lambda a, b: tiles.merge(a, b)[::-1])
 
 
@@ -655,9 +696,13 @@ def partly_seen_skipped(q, k, v, block_q, block_k, is_causal):
     return torch.cat(rows, dim=2)
 
 
-tiled.reject("the largest is not taken off", "a number in every place.*3,200 was added", with_(
+tiled.reject("the largest is not taken off", "3,200 was added.*no maximum was taken off", with_(
     subtract=False
 ))  # fmt: skip
+for floor, told in ((0.0, "3,200 was taken off"), (-1e4, "12,000 was taken off")):
+    tiled.reject(f"the largest begins at {floor}", f"{told}.*began at a number above all", with_(
+        floor=floor
+    ))  # fmt: skip
 
 
 def all_at_the_largest_of(*axes):
@@ -679,10 +724,30 @@ def all_at_the_largest_of(*axes):
     return attend
 
 
+def largest_before_the_mask(q, k, v, block_q, block_k, is_causal):
+    rows = []
+    for top in range(0, q.shape[2], block_q):
+        acc, total, m = 0.0, 0.0, torch.full_like(q[:, :, top : top + block_q, :1], -1e30)
+        for left in range(0, k.shape[2], block_k):
+            where = top, left, block_q, block_k
+            new = torch.maximum(m, scored(q, k, v, *where, False)[0].amax(-1, keepdim=True))
+            s, values = scored(q, k, v, *where, is_causal)
+            e, less = (s - new).exp(), (m - new).exp()
+            acc, total, m = acc * less + e @ values, total * less + e.sum(-1, True), new
+        rows.append(acc / total)
+    return torch.cat(rows, dim=2)
+
+
 for axis, what in enumerate(("texts", "heads")):
-    tiled.reject(f"one largest for all {what}", "NaN, first for query 0 of 14", (
+    tiled.reject(f"one largest for all {what}", "query 0 of 14; one maximum was taken off for", (
         all_at_the_largest_of(axis)
     ))  # fmt: skip
+tiled.reject("one largest a tile", "rise by 300.*one maximum was taken off for several queries", (
+    all_at_the_largest_of(-2)
+))  # fmt: skip
+tiled.reject("the largest before the mask", "before the mask, and a hidden key had it$", (
+    largest_before_the_mask
+))  # fmt: skip
 tiled.reject("NaN where a tile is hidden", "NaN comes of −inf", with_(
     floor=-INF, order=-1
 ))  # fmt: skip
@@ -806,7 +871,7 @@ def fused_query_by_query(q, k, v, block_q, block_k, is_causal):
     )
 
 
-def merging(*, lse=0.0, weigh=None, keep=None, first=None, turned=False):
+def merging(*, lse=0.0, weigh=None, keep=None, first=None, turned=False, join=tiles.merge):
     """Merge parts as partial_attention gives them, with something amiss."""
 
     def attend(q, k, v, block_q, block_k, is_causal):
@@ -827,7 +892,7 @@ def merging(*, lse=0.0, weigh=None, keep=None, first=None, turned=False):
             if first == "twice":
                 found, rest = parts[0], parts
             for part in rest:
-                new = tiles.merge(found, part)
+                new = join(found, part)
                 found = Partial(new.out, keep(found.lse, part.lse) if keep else new.lse)
             rows.append(found.out)
         return torch.cat(rows, dim=2)
@@ -859,6 +924,9 @@ tiled.reject("the larger lse", "the larger of the two that were merged", merging
 ))  # fmt: skip
 tiled.reject("by the largest score", "exp of their largest score", merging(
     weigh=lambda s: s.amax(dim=-1)
+))  # fmt: skip
+tiled.reject("zeros for nothing", "keys 0 to 3, 8 to 11.*out is 0 too where values", merging(
+    join=without_zeros
 ))  # fmt: skip
 tiled.reject("the first twice", "the first tile counts twice", merging(first="twice"))
 tiled.reject("True and False", "differ.*is hidden, and what may not is seen", merging(turned=True))
@@ -999,7 +1067,7 @@ def writes_into_the_layer(layer, rank, world):
 ONE_RANK = r"rank \d of \d has heads"
 heads.reject("packed rows cut in any case", "cut in equal pieces", packed_rows_cut_always)
 heads.reject("repeated, not interleaved", "does not read head i mod h_kv", repeated)
-heads.reject("keys dealt as queries are", "by turns, whichever heads their", keys_dealt_as_queries)
+heads.reject("keys dealt as queries are", "chosen by the rank's number", keys_dealt_as_queries)
 heads.reject("a copy for each query", "each head once.*the layer's rows", a_copy_for_each_query)
 heads.reject("by turns", "dealt out by turns", by_turns)
 heads.reject("the first columns", r"columns of heads \[0, 1, 2\]$", first_columns)
@@ -1024,8 +1092,11 @@ heads.reject("columns that begin in d_k", "columns of no whole heads", lambda la
     layer.w_o.weight[:, rank * layer.h // world * layer.d_k :][:, : layer.h // world * layer.d_v],
     dealt(layer, rank, world)[3],
 ))  # fmt: skip
-heads.reject("by the rank", "by turns, whichever heads their", lambda layer, rank, world: (
+heads.reject("by the rank", "by the rank's number, and not by what", lambda layer, rank, world: (
     dealt(layer, rank, world, read=[rank % layer.h_kv] if world > layer.h_kv else None)
+))  # fmt: skip
+heads.reject("by the rank, up to the last", "by the rank's number, and", lambda layer, r, world: (
+    dealt(layer, r, world, read=[min(r, layer.h_kv - 1)] if world > layer.h_kv else None)
 ))  # fmt: skip
 
 
@@ -1104,17 +1175,16 @@ def side_by_side(rank, q, k, v):
     return out
 
 
-def with_running_largest(rank, q, k, v, hidden=-INF, axes=(-1,), itself=True):
+def with_running_largest(rank, q, k, v, hidden=-INF, axes=(-1,), itself=True, early=False):
     m = q.shape[2]
     acc, total = torch.zeros_like(v), torch.zeros_like(v[..., :1])
     top = torch.full_like(total, -1e30)
     i = rank.rank * m + torch.arange(m)[:, None]
     for s in range(rank.world):
         j = (rank.rank - s) % rank.world * m + torch.arange(m)
-        scores = (q @ k.mT / q.shape[-1] ** 0.5).masked_fill(
-            (j > i) if itself else (j >= i), hidden
-        )
-        new = torch.maximum(top, scores.amax(dim=axes, keepdim=True))
+        whole = q @ k.mT / q.shape[-1] ** 0.5
+        scores = whole.masked_fill((j > i) if itself else (j >= i), hidden)
+        new = torch.maximum(top, (whole if early else scores).amax(dim=axes, keepdim=True))
         e, scale = (scores - new).exp(), (top - new).exp()
         acc, total, top = acc * scale + e @ v, total * scale + e.sum(-1, keepdim=True), new
         if s < rank.world - 1:
@@ -1198,6 +1268,24 @@ def rank_0_hands_on_its_own(rank, q, k, v):
 ring.accept("recursion", block_by_recursion)
 ring.accept("one axis of numbers, and numpy", flat_and_in_numpy)
 ring.accept("rank 0 hands on its own again", rank_0_hands_on_its_own)
+
+
+def score_blocks_in_a_list(rank, q, k, v):
+    """Keep the scores of every block, and take their softmax at the end."""
+    m, held, values = q.shape[2], [], []
+    for s in range(rank.world):
+        if s:
+            k, v = rank.shift(k), rank.shift(v)
+        may = placed(rank, (rank.rank - s) % rank.world, m)
+        held.append((q @ k.mT / q.shape[-1] ** 0.5).masked_fill(~may, -INF))
+        values.append(v)
+    top = torch.stack([s.amax(dim=-1, keepdim=True) for s in held]).amax(dim=0)
+    held = [(s - top).exp() for s in held]
+    total = sum(e.sum(dim=-1, keepdim=True) for e in held)
+    return sum(e @ v for e, v in zip(held, values, strict=True)) / total
+
+
+ring.accept("score blocks in a list", score_blocks_in_a_list)
 
 
 def ring_with(**changes):
@@ -1361,6 +1449,17 @@ def carried(rank, q, k, v, rescale=True, floor=-1e30):
     return acc / total
 
 
+def without_maximum(rank, q, k, v):
+    m, out, total = q.shape[2], 0.0, 0.0
+    for s in range(rank.world):
+        if s:
+            k, v = rank.shift(k), rank.shift(v)
+        may = placed(rank, (rank.rank - s) % rank.world, m)
+        e = (q @ k.mT / q.shape[-1] ** 0.5).masked_fill(~may, -INF).exp()
+        out, total = out + e @ v, total + e.sum(dim=-1, keepdim=True)
+    return out / total
+
+
 def in_float64(rank, q, k, v):
     return passed_on(rank, q.double(), k.double(), v.double()).float()
 
@@ -1438,7 +1537,7 @@ ring.reject("the other way round", "if the ring turned the other way", ring_with
 ))  # fmt: skip
 ring.reject("gathered", "by rank.shift alone\n.*all_gather was called", gathered)
 ring.reject("reduced", "all_reduce was called", reduced)
-ring.reject("all keys at once", r"one block of keys at a time.*came about", joined_first)
+ring.reject("all keys at once", r"those of one block of keys.*came about", joined_first)
 ring.reject(
     "NaN of two that see nothing", "if a query sees nothing of a block", from_the_future_first
 )
@@ -1471,9 +1570,12 @@ ring.reject("its own unmasked", "within its own block a rank hides nothing", rin
 ))  # fmt: skip
 
 
-def merged_from(rank, q, k, v, *, begin=None, keep=None, used=True, last=False):
+def merged_from(
+    rank, q, k, v, *, begin=None, keep=None, used=True, last=False, twice=False, join=tiles.merge
+):
     """Merge block after block, with something amiss."""
     m, found = q.shape[2], begin and Partial(torch.zeros_like(v), torch.zeros_like(v[..., 0]))
+    found = partial_attention(q, k, v, mask=causal_mask(m)) if twice else found
     for s in range(rank.world):
         if s:
             came = rank.shift(k), rank.shift(v)
@@ -1483,7 +1585,7 @@ def merged_from(rank, q, k, v, *, begin=None, keep=None, used=True, last=False):
         if found is None or last:
             found = part if source <= rank.rank else found
             continue
-        new = tiles.merge(found, part)
+        new = join(found, part)
         found = Partial(new.out, keep(found.lse, part.lse) if keep else new.lse)
     return found.out
 
@@ -1509,6 +1611,8 @@ ring.reject("lse begins at 0", "one more key counts, with score 0", merged(begin
 ring.reject("lse is not carried on", "stays that of the first", merged(keep=lambda a, _: a))
 ring.reject("the larger lse", "larger of the two that were merged", merged(keep=torch.maximum))
 ring.reject("what came is not used", "shift returns what came", merged(used=False))
+ring.reject("zeros for nothing", "8 to 11.*out is 0 too where", merged(join=without_zeros))
+ring.reject("its own twice", "the rank's own block counts twice", merged(twice=True))
 ring.reject("overwritten", "only the block that a rank sees last counts", merged(last=True))
 ring.reject("keys go round first", r"a tensor of shape \(1, 1, 7, 35\)", keys_first_round)
 ring.reject("scaled twice", "scale is not 1/√d_k but 1/d_k$", lambda rank, q, k, v: passed_on(
@@ -1542,11 +1646,20 @@ ring.reject("a number of the source", "how many tensors are handed on in a round
 ring.reject("the old is not scaled down", "the output so far is not scaled", lambda *a: (
     carried(*a, rescale=False)
 ))  # fmt: skip
-ring.reject("the largest begins at 0", "every place; in this example 12,000.*0/0", lambda *a: (
-    carried(*a, floor=0.0)
+for floor in (0.0, -1e4):
+    ring.reject(f"the largest begins at {floor}", "12,000.*NaN; the running maximum began at", (
+        lambda *a, floor=floor: carried(*a, floor=floor)
+    ))  # fmt: skip
+ring.reject("no maximum", "rise by 300.*NaN; no maximum was taken off.*89 is inf$", without_maximum)
+ring.reject("the largest before the mask", "NaN; the maximum was taken before the mask.*it$", (
+    lambda *a: with_running_largest(*a, early=True)
+))  # fmt: skip
+# A ring without blocks from the future cannot tell these two apart.
+ring.reject("one largest for a block", "before the mask.*; or one maximum was taken", lambda *a: (
+    with_running_largest(*a, axes=(-2, -1))
 ))  # fmt: skip
 ring.reject("float64", "twice as many; were they float64", in_float64)
-ring.reject("two blocks at a time", r"one block of keys at a time.*\(.*7, 14\)", two_at_a_time)
+ring.reject("two blocks at a time", r"those of one block of keys.*\(.*7, 14\)", two_at_a_time)
 ring.reject("the mean of all", "even of those that a query does not see", mean_of_all)
 ring.reject("the step for the source", "whose number is the step's", ring_with(
     source=lambda rank, s: s
@@ -1561,7 +1674,7 @@ ring.reject("hidden ones −10,000", "12,000 was taken off.*a finite score", lam
     with_running_largest(*a, hidden=-1e4)
 ))  # fmt: skip
 for axis, what in enumerate(("texts", "heads")):
-    ring.reject(f"one largest for all {what}", "300 higher than the last head's.*NaN", (
+    ring.reject(f"one largest for all {what}", "300 higher than .*NaN; one maximum was", (
         lambda *a, axis=axis: with_running_largest(*a, axes=(axis, -1))
     ))  # fmt: skip
 ring.reject("not itself, and a sum of 0", "position 0 has a key.*own position$", lambda *a: (

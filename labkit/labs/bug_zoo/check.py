@@ -98,7 +98,7 @@ def layer_is_sound(function: Test) -> None:
     unsound += (roles_swapped, side_by_side_only, one_set_for_all, not_transposed, never_scaled)
     unsound += (heads_dealt_in_turn, batch_in_one_row, exponentials_alone)
     unsound += (one_head_is_joined, output_not_transposed, residual, causal_unasked, longest_first)
-    unsound += (sixty_four_tokens, cut_layer, matrices_of_tensors)
+    unsound += (sixty_four_tokens, cut_layer, matrices_of_tensors, scaled_in_place)
     judge(answer, "layer", sound, unsound)
 
 
@@ -117,7 +117,7 @@ def dropout_is_sound(function: Test) -> None:
     unsound += (AlwaysATenth, ATenthForNone, BeforeTheSoftmax, OnTheOutput, NotRescaled)
     unsound += (Renormalised, OneMaskForAllHeads, OneMaskForAllQueries, RescaledInEvaluation)
     unsound += (OneMaskForBothHalves, OneMaskForAllKeys, OneMaskForAllCalls)
-    unsound += (NeverAlone, AtMostHalf, OnlyWithGradients, NeverInLongOnes)
+    unsound += (NeverAlone, AtMostHalf, OnlyWithGradients, NeverInLongOnes, SeededByTrain)
     judge(answer, "make", sound, unsound)
 
 
@@ -978,6 +978,17 @@ def matrices_of_tensors(
     return step_by_step(x, w_q, w_k, w_v, w_o, h)
 
 
+def scaled_in_place(
+    x: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor, w_o: Tensor, h: int
+) -> Tensor:
+    """if w_q and w_k are one tensor, its weights are closer to even than they should be"""
+    q = x @ w_q.T
+    k = q if w_k is w_q else x @ w_k.T
+    q *= (x.shape[-1] // h) ** -0.5
+    p = (split_heads(q, h) @ split_heads(k, h).mT).softmax(dim=-1)
+    return merge_heads(p @ split_heads(x @ w_v.T, h)) @ w_o.T
+
+
 # Dropout: p to a layer from (B, n, D_MODEL) to the same
 
 
@@ -1194,3 +1205,21 @@ class NeverInLongOnes(Dropping):
 
     def drop(self, weights: Tensor) -> Tensor:
         return super().drop(weights) if weights.shape[-1] <= 64 else weights
+
+
+class SeededByTrain(Dropping):
+    """after each .train(), the first call drops the same weights"""
+
+    chance: torch.Generator | None = None
+
+    def train(self, mode: bool = True) -> SeededByTrain:
+        if mode:
+            self.chance = torch.Generator().manual_seed(0)
+        super().train(mode)
+        return self
+
+    def drop(self, weights: Tensor) -> Tensor:
+        if not self.training:
+            return weights
+        kept = torch.rand(weights.shape, generator=self.chance) >= self.p
+        return weights * kept / (1 - self.p)

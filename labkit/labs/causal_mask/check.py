@@ -65,6 +65,7 @@ def to_additive(function: Callable[[Tensor], Tensor]) -> None:
         told = recognise(
             added,
             {
+                "rows without a True became zeros": (may | ~may.any(-1, True)).double().log(),
                 "True and False have changed places": (~may).double().log(),
                 "rows and columns have changed places": may.mT.double().log(),
             },
@@ -186,7 +187,9 @@ def far_mistakes(scores: Tensor, may: Tensor) -> dict[str, Tensor]:
     told = {words: left_over(far, may) for words, far in known.items()}
     told["the largest score of all rows is taken off every row"] = e / e.sum(-1, keepdim=True)
     if not may.expand_as(scores).gather(-1, scores.argmax(-1, keepdim=True)).all():
-        told["hidden scores still count, in the softmax or in a maximum"] = 0 * e
+        low = scores[may.expand_as(scores)].max() < -1
+        cause = "what takes the place of hidden scores is higher than the visible ones"
+        told[cause if low else "hidden scores still count, in the softmax or in a maximum"] = 0 * e
         told["the hidden score was lowered, but not enough"] = scores.softmax(dim=-1)
     return {words: p.nan_to_num() for words, p in told.items()}
 
@@ -232,7 +235,8 @@ def leaks(function: Callable[[Function, Tensor], bool]) -> None:
     answer = Answer("leaks", function)
     inputs = [some_inputs(*size) for size in ((2, 4, 6), (3, 5, 4), (1, 7, 5))]
     cases = [*product((*NETWORKS, *BATCHED), inputs)]
-    cases += [*alike(2, 3, 60), (WIDE, some_inputs(2, 3, 600)), *product(SINGLE, inputs)]
+    cases += [*alike(2, 3, 60), (WIDE, some_inputs(2, 3, 600)), (ROUGH, some_inputs(1, 6, 600))]
+    cases += [(ALONE, some_inputs(3, 5, 40)), *product(SINGLE, inputs)]
     caught = 0
 
     def mistaken(network: Network, x: Tensor) -> bool:
@@ -318,7 +322,7 @@ def dependence(function: Callable[[Function, Tensor], Tensor]) -> None:
     open_eyed = some_inputs(4, 5).clone()
     open_eyed[0, 0] = 4
     cases += [(CARELESS, open_eyed), *alike(4, 60), (WIDE, some_inputs(3, 600))]
-    cases += product(SINGLE, inputs)
+    cases += [(ROUGH, some_inputs(4, 600)), *product(SINGLE, inputs)]
 
     def mistaken(network: Network, x: Tensor) -> bool:
         found = answer(network=network, x=x).tensor(len(x), len(x), boolean=True)
@@ -336,6 +340,7 @@ def dependence(function: Callable[[Function, Tensor], Tensor]) -> None:
             "; rows and columns have changed places": depends.T,
             "; that is what depends on an input or on a later one": later.bool(),
             "; that is what depends on an input or on an earlier one": earlier.bool(),
+            "; an output need not depend on its own input": depends | itself(n),
         }
         told = [
             w for w, map_ in mistaken_for.items() if torch.equal(found, map_) and not map_.all()
@@ -518,6 +523,12 @@ def forth_and_back(x: Tensor) -> Tensor:
     return torch.cat([(y - x.cumsum(dim=-2))[..., :1], y[..., 1:]], dim=-1)
 
 
+def rough(x: Tensor) -> Tensor:
+    """Add up what came so far, by way of numbers near 40, which float32 has in steps of 4e-6."""
+    later = x.flip(-2).cumsum(dim=-2).flip(-2) - x
+    return (x.sum(dim=-2, keepdim=True) + 40) - later - 40
+
+
 def by_place(x: Tensor) -> Tensor:
     """Scale each input by how far in the sequence it is."""
     n = x.shape[-2]
@@ -587,6 +598,7 @@ def faint(x: Tensor) -> Tensor:
     return place.to(x) * x[..., [1], :]
 
 
+FIXED = "; a LayerNorm forgets what features share and their norm, and cancels sums of derivatives"
 SHARED = "; what all features have in common comes to nothing here, as do sums of derivatives"
 ONE_SIDE = "; normal numbers are all on one side of x, so that the output moves in one direction"
 FAINT = Network("faint", lambda n: look(0, 1)(n) & ~reference_mask(n), faint)
@@ -598,6 +610,12 @@ WIDE = hears(
     lambda x: x * (torch.arange(x.shape[-1]) >= x.shape[-1] - 5).to(x),
     5e-4,
     causes=(("; a mean over all features is smaller than what five of them do", None),),
+)
+ROUGH = Network(
+    "a causal sum, with rounding in each of many features",
+    reference_mask,
+    rough,
+    causes=(("; each number is rounded: is the bar below 1e-5, or a norm or sum taken?", None),),
 )
 
 
@@ -658,7 +676,7 @@ NETWORKS = (
         by_place,
         caution="; are later inputs left out, not replaced?",
     ),
-    replace(normed("a layer without a mask", everything), causes=((SHARED, None),)),
+    replace(normed("a layer without a mask", everything), causes=((FIXED, None),)),
     normed("a layer with a causal mask", reference_mask),
 )
 
@@ -696,6 +714,17 @@ def careless(x: Tensor) -> Tensor:
 
 CARELESS = Network(
     "the mask is forgotten where the first number of a sequence is above 3", everything, careless
+)
+
+QUIET = hears("output 0 hears input 2 a little", 0, 2, lambda x: next_feature(3 * x).tanh(), 6e-5)
+ALONE = Network(
+    f"{QUIET}, in a sequence whose first number is above 3",
+    look(0, 2),
+    lambda x: torch.where(x[..., :1, :1] > 3, QUIET(x), mix(reference_mask(x.shape[-2]), x)),
+    causes=(
+        ("; a move of 1e-4 by one output counts: is the bar too high, or a mean taken?", QUIET),
+        ("; a mean over sequences is smaller than what one of them does", None),
+    ),
 )
 
 

@@ -180,10 +180,14 @@ def step(function: Callable[[MultiHeadAttention, Tensor, KVCache], Tensor]) -> N
         cache.crop(n - 2)
         cache.reorder(index)
         x = torch.cat([x[index, : n - 2], drawing(n)(B, 3, sizes[0])], dim=1)
-        expect_step(answer, layer, x, 3, cache, " since it was cropped and its texts reordered")
-    x = torch.tensor([-50.0, 50.0, 20.0])[None, :, None]
-    told = "; the scaled scores are x itself, and a hidden one lies 100 above one that counts"
-    expect_step(answer, steep_layer(), x, 3, KVCache(), told, mistakes=dict)
+        told = " since it was cropped and its texts reordered"
+        expect_step(answer, layer, x, 3, cache, told, mistakes=uncropped)
+    x = torch.tensor([[[7.0, 1.0], [7.05, -1.0], [-7.07, 3.0]]])
+    told = (
+        "; the scaled score of inputs (a, b) and (c, d) is −a·c, the value of (c, d) is d; so "
+        "position 1 has the scores −49.35 and −49.7, and a hidden one of 49.84"
+    )
+    expect_step(answer, steep_layer(), x, 3, KVCache(), told, mistakes=wrong_exponentials)
     right("step", "Every new position hears all before it and itself, and is kept for those after.")
 
 
@@ -194,13 +198,14 @@ def expect_step(
     m: int,
     cache: KVCache,
     told: str = "",
-    mistakes: Callable[[], dict] | None = None,
+    mistakes: Callable[[MultiHeadAttention, Tensor, int], dict] | None = None,
 ) -> None:
     """Demand the outputs of the last m positions, and that the cache has them all afterwards."""
     B, n, _ = x.shape
-    shown = Shown(cache, f"a KVCache that holds {n - m} positions{told}")
+    shown = Shown(cache, f"a KVCache that holds {counted(n - m, 'position')}{told}")
     outcome = answer(layer=layer, x=x[:, n - m :], cache=shown)
-    out = outcome.tensor(B, m, x.shape[-1])
+    out, came = outcome.tensor(B, m, x.shape[-1]), outcome.value.dtype
+    outcome.demand(came == x.dtype, f"it has the type of x, {x.dtype}", f"came {came}")
     outcome.demand(
         cache.n == n,
         f"afterwards the cache holds {n} positions: the {n - m} from before and the {m} new ones",
@@ -212,16 +217,19 @@ def expect_step(
         attended(layer, x, m, causal_mask(m, n)),
         "each new position attends to all that the cache holds, to those before it in its block, "
         "and to itself",
-        mistakes or (lambda: wrong_steps(layer, x, m)),
+        lambda: (mistakes or wrong_steps)(layer, x, m),
     )
     for name, part, held in (("keys", layer.w_k, cache.k), ("values", layer.w_v, cache.v)):
         wanted = split_heads(part(x), layer.h)
         fits = held.shape == wanted.shape and near(held.double(), wanted)
+        known = {"they are those times 1/√d_k": wanted / layer.d_k**0.5}
         outcome.demand(
             fits,
             f"the cache holds {name} as w_{name[0]} gives them, split into heads, "
             f"{tuple(wanted.shape)}",
-            f"it holds other numbers, {tuple(held.shape)}",
+            "it holds other numbers"
+            + f", {tuple(held.shape)}" * (held.shape != wanted.shape)
+            + cause(held.double(), known),
         )
 
 
@@ -243,7 +251,7 @@ def generate(function: Callable[[gpt.GPT, Tensor, int, int], Tensor]) -> None:
             f"the prompt stands in front, {show(ids)}",
             f"the first {n} of each text came as {show(got[:, :n])}",
         )
-        longest = max((shape[-1] for shape in calls), default=0)
+        longest = max((one.shape[-1] for one in calls), default=0)
         outcome.demand(
             longest <= c,
             f"the model reads at most {counted(c, 'word')} of a text at once",
@@ -251,11 +259,14 @@ def generate(function: Callable[[gpt.GPT, Tensor, int, int], Tensor]) -> None:
             + ", the whole prompt" * (longest == n)
             + ", more than the prompt has: the text is read again" * (longest > n),
         )
-        words = sum(shape.numel() for shape in calls)
+        words, pieces = sum(one.numel() for one in calls), calls[: -(-n // c)]
+        filled = words and n % c and all(one.shape == (B, c) for one in pieces)
+        filled = filled and torch.equal(torch.cat(pieces, dim=1)[:, :n], ids)
         outcome.demand(
             words <= B * (n + more),
             f"the model reads each word once: {B} × ({n} + {more}) at most",
-            f"it read {words}, in {counted(len(calls), 'call')}",
+            f"it read {words}, in {counted(len(calls), 'call')}"
+            + f"; the prompt's last piece is filled up to {c} words" * bool(filled),
         )
         if not torch.equal(got, wanted):
             outcome.demand(
@@ -277,6 +288,7 @@ def slide(function: Callable[[MultiHeadAttention, Tensor, Any, int], tuple[Tenso
         ((7, 2, 4, 5, 1), 3, (1, 1, 1, 1, 1, 1)),
         ((6, 2, 5, 4, 3), 7, (9, 1, 8, 1)),
         ((5, 1, 3, 1, 1), 2, (1, 4, 1, 3)),
+        ((20, 2, 1, 4, 3), 4, (5, 1, 2)),
         ((8, 4, 3, 2, 5), 1, (6, 1, 7)),
     ):
         *of_layer, B = sizes
@@ -294,7 +306,7 @@ def expect_slide(
     """Demand the outputs of the last block in a window, and return what was kept."""
     B, n, _ = x.shape
     before, m = blocks
-    shown = None if n == m else Shown(kept, f"what was returned after {n - m} positions")
+    shown = None if n == m else Shown(kept, f"what was returned after {counted(n - m, 'position')}")
     outcome = answer(layer=layer, x=x[:, n - m :], kept=shown, w=w)
     out, keeps = outcome.pair("the output", "what is kept")
     expect_rows(
@@ -305,14 +317,18 @@ def expect_slide(
         "there are",
         lambda: wrong_windows(layer, x, m, w, before),
     )
-    held, each = numbers_in(keeps.value), B * layer.h * (layer.d_k + layer.d_v)
-    those = "more than" if held % each else "those of"
+    found = numbers_in(keeps.value)
+    held, each = sum(one.numel() for one in found), B * layer.h * (layer.d_k + layer.d_v)
+    told = f", the keys and values of {counted(held // each, 'position')}" * (held % each == 0)
+    told += "; a slice from −0 on holds all" * (w == 1 and not held % each)
+    for one in (one for one in found if one.dim() == 3):
+        inputs = f"what is kept is x, {x.shape[2]} numbers a position and text, where keys and "
+        known = {f"{inputs}values have {each // B}": x[:, n - one.shape[1] :]}
+        told = cause(one.double(), known) or told
     outcome.demand(
         held <= w * each,
         f"keys and values of {counted(w, 'position')} at most are kept, {w * each} numbers",
-        f"after {n} positions, {held} numbers are kept, {those} "
-        + counted(held // each, "position")
-        + "; a slice from −0 on holds all" * (w == 1),
+        f"after {counted(n, 'position')}, {held} numbers are kept{told}",
     )
     return keeps.value
 
@@ -353,7 +369,7 @@ def padded(function: Callable[[Tensor, int], tuple[Tensor, Tensor]]) -> None:
                 False,
                 f"a word sees itself and the words before it: row {i} of text {b} {told}",
                 f"that row came as {show(may[b, 0, i].int())}, with 1 for True"
-                + known_mask(may & asked, real, m, asked),
+                + known_mask(may, real, m, asked),
             )
     right("padded", "Places are counted from each text's first word, and padding is hidden.")
 
@@ -392,7 +408,7 @@ def expect_accepted(
     a, n = int(fits.sum()), ids.shape[1]
     wanted = own[:, : a + 1]
     model.calls.clear()
-    shown = Shown(caches, f"{len(caches)} caches that hold {n - 1} positions")
+    shown = Shown(caches, f"{len(caches)} caches that hold {counted(n - 1, 'position')}")
     outcome = answer(model=model, caches=shown, last=ids[:, -1:], guesses=guesses)
     calls = list(model.calls)
     came = outcome.value
@@ -402,7 +418,7 @@ def expect_accepted(
     mistakes["the model reads them without what the caches hold"] = alone[
         :, : int((alone[:, :-1] == guesses).long().cumprod(dim=1).sum()) + 1
     ]
-    asked, read = [shape[-1] for shape in calls], guesses.shape[1] + 1
+    asked, read = [one.shape[-1] for one in calls], guesses.shape[1] + 1
     outcome.demand(
         not isinstance(came, Tensor) or asked == [read],
         f"the model is called once, with last and all guesses, {read} words",
@@ -434,7 +450,9 @@ def expect_accepted(
             f"afterwards each cache holds {counted(n + a, 'position')}: the text, which has "
             f"{counted(n, 'word')}, and {a} of the guesses, and not "
             "the word after them, which nobody has read",
-            f"cache {i} of {len(caches)} holds {cache.n}",
+            f"cache {i} of {len(caches)} holds {cache.n}"
+            + "; it is not cropped" * (cache.n == n + guesses.shape[1])
+            + "; last, which was read as well, is not counted" * (cache.n == n + a - 1),
         )
     refuted |= {told for told, words in mistakes.items() if not torch.equal(words, wanted)}
     return torch.cat([ids, wanted], dim=1)
@@ -496,13 +514,13 @@ def made_layer(d_model: int, h: int, d_k: int, d_v: int) -> MultiHeadAttention:
 
 
 def steep_layer() -> MultiHeadAttention:
-    """Make a layer of size 1 whose queries are 1, and whose keys and values are x."""
-    layer = made_layer(1, 1, 1, 1)
+    """Make a layer whose queries are minus its keys: x's first numbers. Values are the second."""
+    layer = made_layer(2, 1, 1, 1)
     for parameter, numbers in (
-        (layer.w_qkv.weight, [[0.0], [1.0], [1.0]]),
-        (layer.w_qkv.bias, [1.0, 0.0, 0.0]),
-        (layer.w_o.weight, [[1.0]]),
-        (layer.w_o.bias, [0.0]),
+        (layer.w_qkv.weight, [[-1.0, 0.0], [1.0, 0.0], [0.0, 1.0]]),
+        (layer.w_qkv.bias, [0.0, 0.0, 0.0]),
+        (layer.w_o.weight, [[1.0], [1.0]]),
+        (layer.w_o.bias, [0.0, 0.0]),
     ):
         parameter.copy_(torch.tensor(numbers))
     return layer
@@ -512,12 +530,12 @@ WORDS = 23  # of a model's vocabulary
 
 
 class Model(gpt.GPT):
-    """A GPT that notes what it is called with: the shapes of ids."""
+    """A GPT that notes what it is called with."""
 
-    calls: list[torch.Size]
+    calls: list[Tensor]
 
     def forward(self, ids: Tensor, *others: Any, **named: Any) -> Any:
-        self.calls.append(ids.shape)
+        self.calls.append(ids.clone())
         return super().forward(ids, *others, **named)
 
 
@@ -643,6 +661,23 @@ def wrong_steps(layer: MultiHeadAttention, x: Tensor, m: int) -> dict[str, Tenso
             layer, torch.cat([past, x[:, -m:]], dim=1), m, causal_mask(m, n)
         )
     return found | wrong_layers(layer, x, m, causal_mask(m, n))
+
+
+def uncropped(layer: MultiHeadAttention, x: Tensor, m: int) -> dict[str, Tensor]:
+    """Give what comes of a mask for a longer past: of a count that a crop left as it was."""
+    told = "the mask goes by the number of positions that were read, which a crop does not lower"
+    return {told: attended(layer, x, m, torch.ones(m, x.shape[1], dtype=torch.bool))}
+
+
+def wrong_exponentials(layer: MultiHeadAttention, x: Tensor, m: int) -> dict[str, Tensor]:
+    """Give what comes of a softmax by hand that is right where all scores are close together."""
+    q, k, v = heads_of(layer, x)
+    s, may = q @ k.mT, causal_mask(m)
+    low, bare = (s - s.amax(dim=-1, keepdim=True)).exp() * may, s.exp() * may
+    before = "the largest score is taken before the mask, and low exponentials lose their digits"
+    added = "something is added to the sum of the exponentials, which can be far smaller"
+    weights = {before: low / low.sum(-1, True), added: bare / (bare.sum(-1, True) + 1e-9)}
+    return {told: layer.w_o(merge_heads(one @ v)) for told, one in weights.items()}
 
 
 def wrong_masks(m: int, n: int) -> dict[str, Tensor]:
@@ -790,9 +825,9 @@ def wrong_windows(
     return found | wrong_layers(layer, x, m, may)
 
 
-def numbers_in(kept: Any) -> int:
-    """Count the numbers in all floating-point tensors that an object holds."""
-    found: dict[int, int] = {}
+def numbers_in(kept: Any) -> list[Tensor]:
+    """List all floating-point tensors that an object holds."""
+    found: list[Tensor] = []
     todo, seen = [kept], set()
     while todo:
         one = todo.pop()
@@ -800,14 +835,14 @@ def numbers_in(kept: Any) -> int:
             continue
         seen.add(id(one))
         if isinstance(one, Tensor):
-            found[id(one)] = one.numel() if one.is_floating_point() else 0
+            found += [one] * one.is_floating_point()
         elif isinstance(one, dict):
             todo += one.values()
         elif isinstance(one, (list, tuple, deque)):
             todo += one
         else:
             todo += vars(one).values() if hasattr(one, "__dict__") else []
-    return sum(found.values())
+    return found
 
 
 def known_text(
@@ -890,6 +925,7 @@ def known_places(places: Tensor, words: Tensor, real: Tensor) -> str:
     mistakes = {
         "they are counted from 1": real.cumsum(dim=1)[:, n - m :],
         "the padding was counted": torch.arange(n - m, n),
+        "all texts are padded as text 0 is": torch.arange(n - m, n) - (~real[0]).sum(),
         "the block's first position has place 0": torch.arange(m),
         "only the words of the block were counted": words.cumsum(dim=1) - 1,
         "the sum runs along the texts": real.cumsum(dim=0)[:, n - m :] - 1,
@@ -904,8 +940,11 @@ def known_mask(may: Tensor, real: Tensor, m: int, asked: Tensor) -> str:
     n = real.shape[1]
     causal, words = causal_mask(m, n), real[:, None, None, :]
     places = (real.cumsum(dim=1) - 1)[:, None, n - m :, None]
+    told, rows = "padding is not hidden", may.masked_fill(asked, False)
+    if not asked.all() and not rows.any():
+        told = "padding is hidden as a query, along the rows, and not as a key, along the columns"
     mistakes = {
-        "padding is not hidden": causal.expand(may.shape),
+        told: causal.expand(may.shape),
         "the future is not hidden": words.expand(may.shape),
         "True and False have changed places": ~(causal & words),
         "the mask begins in the upper left corner": causal_mask(n)[:m] & words,
@@ -915,7 +954,7 @@ def known_mask(may: Tensor, real: Tensor, m: int, asked: Tensor) -> str:
         "padding is hidden where it would stand on the right": causal
         & (torch.arange(n) < real.sum(dim=1, keepdim=True))[:, None, None, :],
     }
-    return cause(may.double(), {told: (one & asked) for told, one in mistakes.items()})
+    return cause((may & asked).double(), {told: one & asked for told, one in mistakes.items()})
 
 
 # Decoders: make(layer) gives one, with read(x), crop(n), reorder(index) and clear()

@@ -507,6 +507,10 @@ def draws_anew(function: Callable[[int, float], float]) -> None:
     d_k, bound, calls = 64, 0.31, 10
     outcome = Answer("share_below", many)(d_k=d_k, bound=bound, calls=calls)
     shares = [Outcome(outcome.name, outcome.arguments, share).number() for share in outcome.value]
+    rounded = max(abs(share - round(share, 1)) for share in shares) < MILLIONTH
+    outcome.demand(
+        not rounded, f"shares of {DRAWS:,} draws", f"came {show(shares)}; are they rounded?"
+    )
     outcome.demand(
         len(set(shares)) > 1,
         "every call makes draws of its own",
@@ -594,6 +598,7 @@ def all_four(value: Any) -> None:
     )
     each = [below(d_k, BOUND, times=10) for d_k in WIDTHS]
     truth = math.prod(each)
+    unscaled, rootless = (math.prod(below(d, BOUND, d**-i) for d in WIDTHS) for i in (0, 1))
     mistakes = {
         "draws that pass at one width": (sum(each) / len(each), 0.04),
         "runs that fail": (1 - truth, 0.02),
@@ -603,11 +608,17 @@ def all_four(value: Any) -> None:
         "runs that fail at all four widths": (math.prod(1 - one for one in each), 0.0075),
         "runs whose widths all pass as often as the first does": (each[0] ** len(each), 0.004),
         "runs whose widths all pass in half of the draws": (0.5 ** len(each), 0.001),
+        "runs that pass at the first width twice": (each[0] ** 2, 0.01),
+        "runs without the scale, and of a single run that fails": (unscaled, 0.001),
+        "runs with the scale 1/d_k": (rootless, 0.003),
     }
     named = [told for told, (value, by) in mistakes.items() if abs(share - value) < by]
     told = f", which is about the share of {named[0]}" if named else ""
     if not named and abs(share - truth) < 0.02:
-        told = "; if you counted runs, chance alone can do that: take 20,000 or more"
+        told = (
+            "; chance alone can do that: count 25,000 runs or more, or multiply shares of 10,000 "
+            "draws or more. So can rounding, if you multiplied rounded shares"
+        )
     outcome.demand(
         abs(share - truth) < 0.0065,  # the truth is drawn too, a million times
         f"a run passes if the largest weights of all {len(WIDTHS)} widths are under {BOUND}; the "

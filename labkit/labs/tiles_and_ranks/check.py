@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import cache, wraps
+from itertools import combinations
 from math import prod
 from typing import Any
 
@@ -28,6 +29,9 @@ INF = float("inf")
 WITHIN = 1e-4  # how far a number may be off, measured by the largest that should come
 ROUGHLY = 1e-2  # the same where scores are in the thousands: one lse in float32 is rounded by 2e-4
 SHARED = "one largest lse was taken off for several queries or heads, and not each query's own"
+NO_SIGN = (
+    "out is 0 too where values are 0 or cancel; only an lse of −inf says that nothing was seen"
+)
 PATIENCE = 5.0  # seconds that the ranks get for one example
 Part = tuple[Tensor, Tensor]  # out, (..., n_q, d_v), and lse, (..., n_q)
 
@@ -51,6 +55,9 @@ def merge(function: Callable[[Part, Part], Part]) -> None:
     ):
         a, b = (part(out, lse) for out, lse in zip(small, (lse_a, lse_b), strict=True))
         expect_merged(answer, a, b)
+    zeros = [[0.0, 0.0], [0.0, 0.0]]  # of keys that are seen, and whose values are 0 or cancel
+    for out_a, out_b in ((zeros, small[1]), (small[0], zeros)):
+        expect_merged(answer, part(out_a, [1.5, -0.7]), part(out_b, [0.9, 2.2]))
     # Two heads of one query, thousands apart
     heads = [[[2.0, 7.0, -3.0]], [[-1.0, 4.0, 6.0]]], [[[5.0, 0.5, 8.0]], [[9.0, -2.0, 3.0]]]
     low_and_high = [[5000.0], [0.4]], [[5001.0], [1.7]]
@@ -131,7 +138,7 @@ def expect_numbers(outcome: Outcome, wanted: Tensor, a: Part, b: Part, blind: Te
     outcome.demand(
         not bad[blind].any(),
         "a query that sees nothing in a and nothing in b: out 0 and lse −inf",
-        f"{outcome.part} has NaN there: −inf − (−inf) is no number",
+        f"{outcome.part} has NaN there: −inf − (−inf) is no number, and 0/0 is none",
     )
     one = (a[1] == -INF) | (b[1] == -INF)
     outcome.demand(
@@ -163,6 +170,21 @@ def joined(a: Part, b: Part) -> Partial:
     return Partial(share_a * out_a + share_b * out_b, lse)
 
 
+def taken_for_nothing(a: Part, b: Part) -> dict[str, tuple[Part, Part]]:
+    """Give a and b as a merge takes them that mistakes a part for one that sees nothing."""
+
+    def without(empty: Callable[[Tensor, Tensor], Tensor]) -> tuple[Part, Part]:
+        low_a, low_b = (lse.masked_fill(empty(out, lse), -INF) for out, lse in (a, b))
+        return (a[0], low_a), (b[0], low_b)
+
+    return {
+        NO_SIGN: without(lambda out, _: (out == 0).all(dim=-1)),
+        "an lse as low as that was taken for −inf, as if nothing were seen": without(
+            lambda _, lse: lse < -1000
+        ),
+    }
+
+
 def wrong_outputs(a: Part, b: Part, high: bool) -> dict[str, Tensor]:
     """Give outputs of merges that go wrong, by the words for it."""
     (out_a, lse_a), (out_b, lse_b) = ((out.double(), lse.double()) for out, lse in (a, b))
@@ -172,7 +194,7 @@ def wrong_outputs(a: Part, b: Part, high: bool) -> dict[str, Tensor]:
     less_a, less_b = (low_a - of_all).exp(), (low_b - of_all).exp()
     zero_a, zero_b = (e.where(e > 0, 1.0) for e in (e_a, e_b))
     # An answer that fails only where lse are large does not average: it cannot tell them apart.
-    return {
+    return {told: joined(*pair).out for told, pair in taken_for_nothing(a, b).items()} | {
         "both count alike, as if such lse were equal" if high else "the two were averaged": (
             out_a + out_b
         )
@@ -202,7 +224,7 @@ def wrong_sums(a: Part, b: Part) -> dict[str, Tensor]:
     """Give lse of merges that go wrong, by the words for it."""
     lse_a, lse_b = a[1].double(), b[1].double()
     of_all = max(lse_a.max(), lse_b.max())
-    return {
+    return {told: joined(*pair).lse for told, pair in taken_for_nothing(a, b).items()} | {
         SHARED: of_all + ((lse_a - of_all).exp() + (lse_b - of_all).exp()).log(),
         "that is the larger of the two": torch.maximum(lse_a, lse_b),
         "that is their sum": lse_a + lse_b,
@@ -258,6 +280,7 @@ TILES: tuple[Tiles, ...] = (
     (2, 3, 7, 12, 1, 1, 1, 5, True, "any"),
     (3, 2, 7, 11, 4, 5, 6, 1, False, "any"),
     (2, 3, 14, 25, 4, 5, 8, 9, True, "lie apart"),
+    (1, 2, 13, 23, 6, 7, 8, 4, True, "have values of 0"),
 )
 # One head, n larger than the widths, and small tiles: rows of tiles would show in memory, even as
 # a mask, and so would tiles that are kept, a column of them in the first and a row in the second.
@@ -268,6 +291,7 @@ LONG: tuple[Tiles, ...] = (
 OPERATORS = ("matmul", "mm", "einsum", "dot", "linear", "inner", "attention")  # in names
 PRODUCTS = (*OPERATORS, "sum")
 KEPT = 16  # tensors of a tile's shape that may be alive at once: one for each step of the work
+ZEROS = "have values of 0"
 REMARKS = {
     "any": "",
     "rise": "; in this example scores rise from key to key",
@@ -279,6 +303,7 @@ REMARKS = {
     "fall by hundreds": "; in this example scores fall by 300 from key to key",
     "lie apart": "; in this example the scores of each head are 300 higher than the last head's, "
     "from text to text too",
+    ZEROS: "; in this example the values of keys 0 to 3, 8 to 11, and so on are 0",
 }
 RAISED = {  # by how much scores rise from key to key and from head to head; how high the first is
     "rise": (2, 0, 0),
@@ -289,6 +314,7 @@ RAISED = {  # by how much scores rise from key to key and from head to head; how
     "rise by hundreds": (300, 0, 0),
     "fall by hundreds": (-300, 0, 0),
     "lie apart": (0, 300, 0),
+    ZEROS: (0, 0, 0),
 }
 NAN = (
     "NaN comes of −inf − (−inf), of 0 · inf and of 0/0, and in float32 the exponential of 89 is "
@@ -486,6 +512,8 @@ def drawn(seed: int, sizes: tuple[int, ...], what: str) -> list[Tensor]:
     heads = torch.arange(B * h).view(B, h, 1)
     # The scale takes √d_k away again.
     q[..., 0], k[..., 0] = d_k**0.5, constant + slope * torch.arange(n_k) + step * heads
+    if what == ZEROS:
+        v[..., torch.arange(n_k) // 4 % 2 == 0, :] = 0.0
     return [q, k, v]
 
 
@@ -503,11 +531,13 @@ def expect_tiled(answer: Answer, seed: int, case: Tiles) -> Outcome:
         i, there = int(lost.any(dim=-1).nonzero()[0][-1]), ~lost.any(dim=-1)
         rows, turned = (x.detach().double()[there] for x in (got, attended(q, k, v, ~may)))
         mistaken = is_causal and len(rows) and near(rows, turned)
+        at = torch.arange(n_k).expand(n_q, -1) // block_k
+        tiles = [at == number for number in range(-(-n_k // block_k))]
         outcome.demand(
             False,
             f"a number in every place{REMARKS[what]}",
             f"{int(lost.sum())} of {lost.numel()} are NaN, first for query {i} of {n_q}; "
-            + (TURNED if mistaken else NAN),
+            + (TURNED if mistaken else nan_cause(lost.any(dim=-1), q, k, may, tiles, block_q)),
         )
     out = outcome.tensor(*wanted.shape)
     off = differs(out, wanted, what in HIGH).any(dim=-1)
@@ -623,15 +653,18 @@ def wrong_merges(
         carried(s, **how) for how in ({}, {"by": 0}, {"by": -1}, {"own": True}, {"each": True})
     )
     late = "scaled down when a larger score comes"
+    first_part = "the first tile" if name == "tile" else "the rank's own block"
     alone = [one.logsumexp(dim=-1) for one in s]
+    zero = (parts == 0).all(dim=-1) & (torch.stack(alone) > -INF)
+    no_zeros = torch.stack(alone).masked_fill(zero, -INF).softmax(dim=0).nan_to_num(0.0)
     largest = torch.stack([one.amax(dim=-1) for one in s]).softmax(dim=0).nan_to_num(0.0)
     first = torch.stack([*alone, alone[0]]).softmax(dim=0).nan_to_num(0.0)
     more = torch.stack([*alone, 0 * alone[0].nan_to_num(0.0, 0.0, 0.0)]).softmax(dim=0)
-    return {
+    return ({NO_SIGN: (no_zeros[..., None] * parts).sum(dim=0)} if zero.any() else {}) | {
         f"the {name}s were weighted by exp of their largest score, and not by exp of lse": (
             (largest[..., None] * parts).sum(dim=0)
         ),
-        f"the first {name} counts twice": (
+        f"{first_part} counts twice": (
             (first[..., None] * torch.cat([parts, parts[:1]])).sum(dim=0)
         ),
         "one more key counts, with score 0 and value 0: of no keys lse is −inf, and the sum 0": (
@@ -663,6 +696,58 @@ def wrong_merges(
         @ values,
         "the output is not divided by the sum": scaled[0] @ values,
     }
+
+
+def nan_cause(
+    came: Tensor, q: Tensor, k: Tensor, may: Tensor, tiles: list[Tensor], rows: int
+) -> str:
+    """Name each wrong maximum with which these queries, (B, h, n_q), get NaN, tile after tile.
+
+    Args:
+        tiles: (n_q, n_k) each, True for the scores of that tile, be they hidden or not.
+        rows: how many queries a block has.
+    """
+    raw = [scores(q, k, tile).float() for tile in tiles]
+    seen = [s.masked_fill(~may, -INF) for s in raw]
+
+    def tops(of: list[Tensor], *axes: int) -> list[Tensor]:
+        """Take the largest of each row, or of a whole block of rows, heads or texts."""
+        return [
+            torch.cat([x.amax((*axes, 3), True).expand_as(x[..., :1]) for x in s.split(rows, 2)], 2)
+            for s in of
+        ]
+
+    def total(of: list[Tensor], highest: list[Tensor], floor: float = -1e30) -> Tensor:
+        """Carry the sum of exponentials from tile to tile."""
+        largest, found = torch.full_like(highest[0], floor), torch.zeros_like(highest[0])
+        for s, highest_here in zip(of, highest, strict=True):
+            new = torch.maximum(largest, highest_here)
+            e = (s - new).exp() * may
+            found, largest = found * (largest - new).exp() + e.sum(dim=-1, keepdim=True), new
+        return found[..., 0]
+
+    none = [0 * top.nan_to_num(0.0, 0.0, 0.0) for top in tops(seen)]
+    skipped = [
+        top.where(block > -INF, -INF)
+        for top, block in zip(tops(raw), tops(seen, 0, 1, 2), strict=True)
+    ]
+    several = [axes for n in (1, 2, 3) for axes in combinations(range(3), n)]
+    known = {
+        "no maximum was taken off, and in float32 the exponential of 89 is inf": [
+            ~total(of, none, 0.0).isfinite() for of in (seen, raw)
+        ],
+        "the running maximum began at a number above all scores": [
+            total(seen, tops(seen), floor) == 0 for floor in (0.0, -1e4)
+        ],
+        "the maximum was taken before the mask, and a hidden key had it": [
+            total(seen, highest) == 0 for highest in (tops(raw), skipped)
+        ],
+        "one maximum was taken off for several queries, heads or texts, and not each query's own": [
+            total(seen, tops(seen, *axes)) == 0 for axes in several
+        ],
+    }
+    fits = [told for told, lost in known.items() if any(torch.equal(came, x) for x in lost)]
+    return "; or ".join(fits) or NAN
 
 
 def one_by_one(
@@ -889,7 +974,7 @@ def known_cuts(layer: MultiHeadAttention, rank: int, world: int) -> dict[str, Te
         "head i of the queries does not read head i mod h_kv": dealt(
             mine, list(dict.fromkeys(i % layer.h_kv for i in mine))
         ),
-        "heads of keys were dealt to the ranks by turns, whichever heads their queries read": dealt(
+        "heads of keys were chosen by the rank's number, and not by what its queries read": dealt(
             mine, [i % layer.h_kv for i in range(rank * g, (rank + 1) * g)]
         ),
         "values were divided by the number of their copies, but a query head reads only one": (
@@ -905,11 +990,12 @@ Rings = tuple[int, int, int, int, int, int, str]
 RINGS: tuple[Rings, ...] = (
     (4, 1, 2, 3, 6, 5, "any"),
     (5, 3, 2, 4, 6, 7, "any"),
+    (3, 1, 2, 5, 16, 4, "rise by hundreds"),
     (4, 1, 2, 3, 5, 6, "are 12,000 lower"),
     (2, 3, 1, 5, 4, 6, "fall by hundreds"),
     (1, 2, 3, 4, 6, 5, "any"),
-    (3, 1, 2, 5, 16, 4, "rise by hundreds"),
     (4, 2, 3, 5, 16, 7, "lie apart"),
+    (5, 1, 2, 4, 3, 6, "have values of 0"),
 )
 LONG_RING = (5, 1, 1, 7, 3, 2, "any")  # m is larger than the widths
 
@@ -1107,11 +1193,17 @@ def expect_ring(answer: Answer, seed: int, case: Rings) -> None:
                 f"{int(value.isnan().sum())} of {value.numel()} are NaN, for it has none: the "
                 "mask hides the key at a query's own position",
             )
-            of_rank.demand(
-                not value.isnan().any(),
-                f"a number in every place{REMARKS[what] or unseen}",
-                f"{int(value.isnan().sum())} of {value.numel()} are NaN; {NAN}",
-            )
+            if value.isnan().any():
+                fit = [x for x in outcome.value if isinstance(x, Tensor) and x.shape == rows.shape]
+                lost = torch.cat(fit, dim=-2).isnan().any(dim=-1)
+                steps = (at[:, None] // m - at // m) % world
+                tiles = [steps == step for step in range(world)]
+                of_rank.demand(
+                    False,
+                    f"a number in every place{REMARKS[what] or unseen}",
+                    f"{int(value.isnan().sum())} of {value.numel()} are NaN; "
+                    + nan_cause(lost, q, k, causal_mask(n, n), tiles, m),
+                )
         outs.append(of_rank.tensor(*rows.shape))
     for r, (out, rows) in enumerate(zip(outs, wanted, strict=True)):
         off = differs(out, rows, what in HIGH).any(dim=-1)
@@ -1140,8 +1232,8 @@ def expect_ring(answer: Answer, seed: int, case: Rings) -> None:
     for watch in ring.watches or []:
         outcome.demand(
             watch.seen is None,
-            f"no tensor on a rank has more than {m} × {m} scores of a head, and no mask is larger "
-            "than that: one block of keys at a time",
+            f"no tensor on a rank has more than {m} × {m} scores of a head, those of one block of "
+            "keys, and no mask is larger than that",
             f"a tensor of shape {watch.seen} came about",
         )
 

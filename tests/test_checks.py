@@ -104,6 +104,7 @@ def test_no_exercise_is_collected_twice():
     assert [name for name, count in names.items() if count > 1] == []
 
 
+@pytest.mark.with_bits
 @each
 def test_right_answers_are_accepted(exercise: Exercise):
     assert exercise.right

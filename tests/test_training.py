@@ -152,8 +152,8 @@ def test_small_steps_shorten_what_moves_queries_and_keys_alone():
     torch.testing.assert_close(moved[1] / moved[0], expected)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("marked", [pytest.param(False, marks=pytest.mark.weekly), True])
+@pytest.mark.weekly
+@pytest.mark.parametrize("marked", [False, True])
 def test_a_hundred_steps_learn_the_gender(marked: bool):
     *_, last = train(small_gpt(0), 100, seed=0, marked=marked)
     assert last.step == 100

@@ -191,9 +191,9 @@ class Answer:
         self.fit(outcome)
         self.seed[0] += 1
         try:
-            with torch.random.fork_rng(devices=[]), little_output(), time_limit(SECONDS):
+            with torch.random.fork_rng(devices=[]), little_output():
                 torch.default_generator.manual_seed(FIRST_SEED + self.seed[0])
-                value = self.function(*given.values())
+                value = in_time(SECONDS, lambda: self.function(*given.values()))
         except NotImplementedError as error:
             raise self.unwritten(error, outcome) from error
         except TimeoutError as error:
@@ -317,19 +317,21 @@ class Watch:
 WATCH = Watch()
 
 
-@contextmanager
-def time_limit(seconds: float) -> Iterator[None]:
-    """Raise TimeoutError in the main thread if the block takes longer; elsewhere do nothing."""
+def in_time(seconds: float, call: Callable[[], Any]) -> Any:
+    """Return what call() does; in the main thread, raise TimeoutError if it takes longer.
+
+    It is no context manager, because an interrupt that arrives between the end of a block and the
+    manager would not be caught.
+    """
     if threading.current_thread() is not threading.main_thread():
-        yield
-        return
+        return call()
     limit = Limit(time.monotonic() + seconds)
     # A program that was started in the background ignores interrupts unless it says otherwise.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         try:
             WATCH.begin(limit)
-            yield
+            value = call()
         finally:
             WATCH.end(limit)
     except BaseException as error:
@@ -340,6 +342,7 @@ def time_limit(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGINT, signal.SIG_DFL if before is None else before)
     if limit.late:  # the answer caught the interrupt itself
         raise TimeoutError
+    return value
 
 
 def interrupt_main_thread() -> None:

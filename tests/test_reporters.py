@@ -11,6 +11,7 @@ from torch import Tensor
 from labkit.figures import live
 from labkit.figures.trained_heads import LETTERS, encode
 from labkit.heads import without_heads
+from labkit.labs.story_model import one_thread
 from labkit.models import reporters
 from labkit.models.reporters import (
     KINDS,
@@ -33,11 +34,9 @@ LEARNED, GUESSED = 0.99, 0.15  # of positions; a guess is right at one of sixtee
 
 
 @pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+def on_one_thread() -> Iterator[None]:
+    with one_thread():
+        yield
 
 
 @torch.no_grad()

@@ -10,6 +10,7 @@ from contextlib import nullcontext
 import pytest
 import torch
 
+from labkit.labs.story_model import one_thread
 from labkit.models.gpt import load_gpt
 from labkit.models.training import (
     PARTS,
@@ -51,11 +52,9 @@ def check_targets(last: Report) -> None:
 
 
 @pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+def on_one_thread():
+    with one_thread():
+        yield
 
 
 def test_the_kept_model_meets_the_targets_in_half_precision():

@@ -647,10 +647,16 @@ step.reject("weights in bfloat16", r"by up to 0\.00\d+ times", step_with(weights
 writing = Exercise(decoding.generate)
 
 
+def read(model, pieces, caches):
+    """Read pieces of texts one after the other, and give the logits of the last."""
+    for piece in pieces:
+        logits = model(piece, caches=caches)
+    return logits
+
+
 def generated(model, ids, more, c, caches=None):
     caches = model.caches() if caches is None else caches
-    for piece in ids.split(c, dim=1):
-        logits = model(piece, caches=caches)
+    logits = read(model, ids.split(c, dim=1), caches)
     for _ in range(more):
         word = logits[:, -1:].argmax(dim=-1)
         ids = torch.cat([ids, word], dim=1)
@@ -734,8 +740,7 @@ def words_alone(model, ids, more, c):
 
 def one_word_lost(model, ids, more, c):
     caches = model.caches()
-    for piece in ids.split(c, dim=1):
-        logits = model(piece, caches=caches)
+    logits = read(model, ids.split(c, dim=1), caches)
     for _ in range(more):
         logits = model(logits[:, -1:].argmax(dim=-1), caches=caches)
         ids = torch.cat([ids, logits[:, -1:].argmax(dim=-1)], dim=1)
@@ -769,16 +774,14 @@ def last_twice(model, ids, more, c):
 def all_again_but_fresh(model, ids, more, c):
     for _ in range(more):
         caches = model.caches()
-        for piece in ids.split(c, dim=1):
-            logits = model(piece, caches=caches)
+        logits = read(model, ids.split(c, dim=1), caches)
         ids = torch.cat([ids, logits[:, -1:].argmax(dim=-1)], dim=1)
     return ids
 
 
 def pieces_for_texts(model, ids, more, c):
     caches = model.caches()
-    for piece in ids.chunk(c, dim=1):
-        logits = model(piece, caches=caches)
+    logits = read(model, ids.chunk(c, dim=1), caches)
     return generated_on(model, ids, more, caches, logits[:, -1:].argmax(dim=-1))
 
 
@@ -812,8 +815,7 @@ def kept_nowhere(model, ids, more, c):
 
 def all_fed_again(model, ids, more, c):
     caches = model.caches()
-    for piece in ids.split(c, dim=1):
-        logits = model(piece, caches=caches)
+    logits = read(model, ids.split(c, dim=1), caches)
     for _ in range(more):
         ids = torch.cat([ids, logits[:, -1:].argmax(dim=-1)], dim=1)
         logits = model(ids, caches=caches)
@@ -822,8 +824,7 @@ def all_fed_again(model, ids, more, c):
 
 def one_word_for_all(model, ids, more, c):
     caches = model.caches()
-    for piece in ids.split(c, dim=1):
-        logits = model(piece, caches=caches)
+    logits = read(model, ids.split(c, dim=1), caches)
     for _ in range(more):
         word = (logits[:, -1].argmax() % logits.shape[-1]).expand(len(ids), 1)
         ids = torch.cat([ids, word], dim=1)
@@ -854,8 +855,7 @@ def picked(pick):
 
     def generate(model, ids, more, c):
         caches = model.caches()
-        for piece in ids.split(c, dim=1):
-            logits = model(piece, caches=caches)
+        logits = read(model, ids.split(c, dim=1), caches)
         for _ in range(more):
             word = pick(logits)
             ids = torch.cat([ids, word], dim=1)
@@ -867,8 +867,7 @@ def picked(pick):
 
 def fresh_for_each_word(model, ids, more, c):
     caches = model.caches()
-    for piece in ids.split(c, dim=1):
-        logits = model(piece, caches=caches)
+    logits = read(model, ids.split(c, dim=1), caches)
     for _ in range(more):
         ids = torch.cat([ids, logits[:, -1:].argmax(dim=-1)], dim=1)
         logits = model(ids[:, -1:], caches=model.caches())
@@ -877,8 +876,7 @@ def fresh_for_each_word(model, ids, more, c):
 
 def last_piece_filled_up(model, ids, more, c):
     caches = model.caches()
-    for piece in F.pad(ids, (0, -ids.shape[1] % c)).split(c, dim=1):
-        logits = model(piece, caches=caches)
+    logits = read(model, F.pad(ids, (0, -ids.shape[1] % c)).split(c, dim=1), caches)
     return generated_on(model, ids, more, caches, logits[:, -1:].argmax(dim=-1))
 
 
@@ -891,8 +889,7 @@ def overlapping_pieces(model, ids, more, c):
 
 def split_along_the_texts(model, ids, more, c):
     caches = model.caches()
-    for piece in ids.split(c):
-        logits = model(piece, caches=caches)
+    logits = read(model, ids.split(c), caches)
     return generated_on(model, ids, more, caches, logits[:, -1:].argmax(dim=-1))
 
 

@@ -1148,6 +1148,15 @@ def placed(rank, source, m):
     return (rank.rank * m + at)[:, None] >= source * m + at
 
 
+def passing(rank, k, v):
+    """Give every block of keys and values that passes, the rank's own first, and its mask."""
+    m = k.shape[2]
+    for s in range(rank.world):
+        if s:
+            k, v = rank.shift(k), rank.shift(v)
+        yield k, v, placed(rank, (rank.rank - s) % rank.world, m)
+
+
 def passed_on(rank, q, k, v, may=placed, source=None):
     """Merge block after block, the rank's own first."""
     m, found = q.shape[2], None
@@ -1272,13 +1281,10 @@ ring.accept("rank 0 hands on its own again", rank_0_hands_on_its_own)
 
 def score_blocks_in_a_list(rank, q, k, v):
     """Keep the scores of every block, and take their softmax at the end."""
-    m, held, values = q.shape[2], [], []
-    for s in range(rank.world):
-        if s:
-            k, v = rank.shift(k), rank.shift(v)
-        may = placed(rank, (rank.rank - s) % rank.world, m)
-        held.append((q @ k.mT / q.shape[-1] ** 0.5).masked_fill(~may, -INF))
-        values.append(v)
+    held, values = [], []
+    for keys, of_keys, may in passing(rank, k, v):
+        held.append((q @ keys.mT / q.shape[-1] ** 0.5).masked_fill(~may, -INF))
+        values.append(of_keys)
     top = torch.stack([s.amax(dim=-1, keepdim=True) for s in held]).amax(dim=0)
     held = [(s - top).exp() for s in held]
     total = sum(e.sum(dim=-1, keepdim=True) for e in held)
@@ -1350,12 +1356,7 @@ def careless_merge(a, b):
 
 def from_the_future_first(rank, q, k, v):
     """Begin with the block that came, and merge without care for what sees nothing."""
-    m, parts = q.shape[2], []
-    for s in range(rank.world):
-        if s:
-            k, v = rank.shift(k), rank.shift(v)
-        may = placed(rank, (rank.rank - s) % rank.world, m)
-        parts.append(partial_attention(q, k, v, mask=may))
+    parts = [partial_attention(q, k, v, mask=may) for k, v, may in passing(rank, k, v)]
     return reduce(careless_merge, parts[1:] + parts[:1]).out
 
 
@@ -1434,29 +1435,22 @@ def number_too(rank, q, k, v):
 
 def carried(rank, q, k, v, rescale=True, floor=-1e30):
     """Carry a largest score, a sum and an output, and forget to scale the output down."""
-    m = q.shape[2]
     acc, total = torch.zeros_like(v), torch.zeros_like(v[..., :1])
     top = torch.full_like(total, floor)
-    for s in range(rank.world):
-        if s:
-            k, v = rank.shift(k), rank.shift(v)
-        may = placed(rank, (rank.rank - s) % rank.world, m)
-        held = (q @ k.mT / q.shape[-1] ** 0.5).masked_fill(~may, -INF)
+    for keys, values, may in passing(rank, k, v):
+        held = (q @ keys.mT / q.shape[-1] ** 0.5).masked_fill(~may, -INF)
         new = torch.maximum(top, held.amax(dim=-1, keepdim=True))
         e, less = (held - new).exp(), (top - new).exp()
-        acc = acc * (less if rescale else 1) + e @ v
+        acc = acc * (less if rescale else 1) + e @ values
         total, top = total * less + e.sum(-1, keepdim=True), new
     return acc / total
 
 
 def without_maximum(rank, q, k, v):
-    m, out, total = q.shape[2], 0.0, 0.0
-    for s in range(rank.world):
-        if s:
-            k, v = rank.shift(k), rank.shift(v)
-        may = placed(rank, (rank.rank - s) % rank.world, m)
-        e = (q @ k.mT / q.shape[-1] ** 0.5).masked_fill(~may, -INF).exp()
-        out, total = out + e @ v, total + e.sum(dim=-1, keepdim=True)
+    out, total = 0.0, 0.0
+    for keys, values, may in passing(rank, k, v):
+        e = (q @ keys.mT / q.shape[-1] ** 0.5).masked_fill(~may, -INF).exp()
+        out, total = out + e @ values, total + e.sum(dim=-1, keepdim=True)
     return out / total
 
 
@@ -1482,13 +1476,8 @@ def two_at_a_time(rank, q, k, v):
 
 
 def mean_of_all(rank, q, k, v):
-    m, outs = q.shape[2], []
-    for s in range(rank.world):
-        if s:
-            k, v = rank.shift(k), rank.shift(v)
-        may = placed(rank, (rank.rank - s) % rank.world, m)
-        outs.append(partial_attention(q, k, v, mask=may).out)
-    return mean(outs)
+    parts = [partial_attention(q, k, v, mask=may) for k, v, may in passing(rank, k, v)]
+    return mean([part.out for part in parts])
 
 
 def own_left_out(rank, q, k, v):

@@ -250,12 +250,12 @@ def differs(out: Tensor, wanted: Tensor, high: bool = False) -> Tensor:
 
 def cause(out: Tensor, wanted: Tensor, known: dict[str, Tensor], high: bool = False) -> str:
     """Name the mistake that gives this result, among those that this example shows."""
-    within = ROUGHLY if high else WITHIN
-    for told, x in known.items():
-        fits = x.shape == wanted.shape and near(out, x.detach(), within)
-        if fits and differs(x, wanted, high).any():
-            return f"; {told}"
-    return ""
+    shown = {
+        told: x
+        for told, x in known.items()
+        if x.shape == wanted.shape and differs(x, wanted, high).any()
+    }
+    return recognise(out, shown, ROUGHLY if high else WITHIN)
 
 
 # Tiles
@@ -851,9 +851,9 @@ def expect_share(outcome: Outcome, layer: MultiHeadAttention, rank: int, world: 
         one.demand(one.value is not None, told, f"{one.part} is None")
     rows = h * d_k + g * (d_k + d_v)
     came = first.value
-    if isinstance(came, Tensor) and came.dim() == 2 and came.shape[1] == layer.d_model:
-        first.demand(
-            len(came) == rows,
+    as_wide = isinstance(came, Tensor) and came.dim() == 2 and came.shape[1] == layer.d_model
+    if as_wide and len(came) != rows:
+        raise first.complaint(
             f"w_qkv has {rows} rows: of {counted(h)} of queries, {counted(g)} of keys and "
             f"{counted(g)} of values, each head once",
             f"came {len(came)}: {places(came, layer.w_qkv.weight)}"

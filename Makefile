@@ -120,7 +120,7 @@ notebooks: setup ## Execute every notebook again and compare each output
 pages: book ## Open every page, and the labs in JupyterLab, in a browser; ALL=1 for every page, theme and edition
 	@echo "== Pages in a browser"
 	@$(BIN)/python -m press.install_browser
-	@$(if $(ALL),ALL_PAGES=1) $(UNLESS_PASSED) pages $(BIN)/python -m pytest -n 2 tests/browser
+	@$(if $(ALL),ALL_PAGES=1) $(UNLESS_PASSED) pages $(BIN)/python -m pytest -p no:nbval -n 2 tests/browser
 
 checkpoint: setup ## Train again what pages play: chapter 8's layers, the small GPT and its variants
 	@echo "== Training, about half an hour on two cores"

@@ -215,6 +215,8 @@ def unseen(page: Page) -> list[str]:
     )
 
 
+# What is set like the text around it, or looks like another of its kind.
+PLAIN = {"b", "i", "sub", "td.text-left", "th.text-left"}
 # What is set as one thing, whatever is inside.
 INNER = ("<pre", "<svg", '<figure class="live-figure"', "<math", "<script")
 
@@ -243,7 +245,7 @@ def kinds(text: str) -> set[str]:
     for tag, attributes in re.findall(r"<(?!span)([a-z]\w*)([^>]*)>", plain):
         classes = re.search(r' class="([^"]*)"', attributes)
         found |= {tag, *(f"{tag}.{name}" for name in (classes[1].split() if classes else ()))}
-    return found
+    return found - PLAIN
 
 
 @cache

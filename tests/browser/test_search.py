@@ -133,18 +133,26 @@ def addresses(place: Locator) -> list[str]:
     return results(place).evaluate_all("found => found.map(one => one.querySelector('a').href)")
 
 
-def ask(page: Page, typed: str, inside: str = DIALOG, *, pasted: bool = False) -> Locator:
-    """Type into the search, or paste, and wait for what it says."""
+# Paste into the search page's field, and give the addresses that the next frame shows.
+PASTE = """async ([place, typed]) => {
+  const input = document.querySelector(`${place} input`);
+  input.value = typed;
+  input.dispatchEvent(new Event("input", { bubbles: true }));
+  for (let frame = 0; frame < 2; frame++) await new Promise(requestAnimationFrame);
+  const found = document.querySelectorAll(`${place} .search-results > section > ul > li`);
+  return [...found].map(one => one.querySelector("a").href);
+}"""
+
+
+def ask(page: Page, typed: str, inside: str = DIALOG) -> Locator:
+    """Type into the search, and wait for what it says."""
     place = page.locator(inside)
     if inside == DIALOG and not place.is_visible():
         page.keyboard.press("Control+k")
     field = place.get_by_role("searchbox")
     field.fill("")
     expect(place.get_by_role("status")).to_contain_text("Type words")
-    if pasted:
-        field.fill(typed)
-    else:
-        field.press_sequentially(typed)
+    field.press_sequentially(typed)
     expect(place.get_by_role("status")).to_contain_text(re.compile(r"results?:|Nothing"))
     wait_for_drawing(page)  # what was typed last is shown with the next frame
     return place
@@ -153,9 +161,13 @@ def ask(page: Page, typed: str, inside: str = DIALOG, *, pasted: bool = False) -
 def test_words_lead_to_their_chapter(page: Page, site: str):
     page.goto(f"{site}/search.html")
     missed, by_keys = {}, set(WRITTEN_BEFORE if EVERYTHING else ONCE_FAR_DOWN)
+    ask(page, "attention", ON_PAGE)  # now the index is there
     for typed, chapter in QUERIES.items():
-        place = ask(page, typed, ON_PAGE, pasted=typed not in by_keys)
-        first = addresses(place)[:FIRST]
+        if typed in by_keys:
+            found = addresses(ask(page, typed, ON_PAGE))
+        else:
+            found = page.evaluate(PASTE, [ON_PAGE, typed])
+        first = found[:FIRST]
         if not any(f"/chapters/{chapter:02}_" in address for address in first):
             missed[typed] = first
     assert missed == {}

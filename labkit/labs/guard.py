@@ -19,14 +19,14 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from numbers import Real
 from pathlib import Path
-from types import CodeType
+from types import CodeType, FrameType
 from typing import Any
 
 import torch
 from torch import Tensor
 
 SECONDS = 20.0  # for one call of an answer
-OFTEN = 0.05  # seconds after which it is looked again whether one is late
+MOMENT = 1e-3  # seconds; a timer of none would never ring
 MOST_PRINTED = 2_000  # characters that one call may print
 MOST_SHOWN = 16  # numbers of a tensor that a message writes out
 FIRST_SEED = 2**40  # of an answer's calls: far from the seeds that examples are drawn with
@@ -268,92 +268,42 @@ def little_output() -> Iterator[None]:
         raise ChattyError
 
 
-@dataclass(eq=False)
-class Limit:
-    """When a call should be over, and whether it was late."""
-
-    end: float
-    late: bool = False
-
-
-class Watch:
-    """A thread that interrupts the main one when a call is late.
-
-    One serves many calls, as to start one takes longer than most answers do. It ends by itself,
-    soon after the last of them.
-    """
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()  # so that no interrupt is sent once a call is over
-        self.limits: list[Limit] = []
-        self.running = False
-
-    def begin(self, limit: Limit) -> None:
-        with self.lock:
-            self.limits.append(limit)
-            if not self.running:
-                threading.Thread(target=self.run, daemon=True).start()
-                self.running = True
-
-    def end(self, limit: Limit) -> None:
-        with self.lock:
-            if limit in self.limits:
-                self.limits.remove(limit)
-
-    def run(self) -> None:
-        while True:
-            time.sleep(OFTEN)
-            with self.lock:
-                self.running = bool(self.limits)
-                if not self.running:
-                    return
-                for limit in self.limits[:]:
-                    if limit.end < time.monotonic():
-                        self.limits.remove(limit)
-                        limit.late = True
-                        interrupt_main_thread()
-
-
-WATCH = Watch()
-
-
 def in_time(seconds: float, call: Callable[[], Any]) -> Any:
     """Return what call() does; in the main thread, raise TimeoutError if it takes longer.
 
-    It is no context manager, because an interrupt that arrives between the end of a block and the
-    manager would not be caught.
+    A timer signal interrupts it. Windows has none: there a learner interrupts the kernel. It is no
+    context manager, because a signal that arrives between the end of a block and the manager would
+    not be caught.
     """
-    if threading.current_thread() is not threading.main_thread():
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    if not in_main_thread or not hasattr(signal, "setitimer"):
         return call()
-    limit = Limit(time.monotonic() + seconds)
-    # A program that was started in the background ignores interrupts unless it says otherwise.
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    late = False
+
+    def interrupt(signum: int, frame: FrameType | None) -> None:
+        nonlocal late
+        late = True
+        raise KeyboardInterrupt  # which an answer's own `except Exception` does not catch
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    begun, (left, _) = time.monotonic(), signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
         try:
-            WATCH.begin(limit)
             value = call()
         finally:
-            WATCH.end(limit)
+            signal.setitimer(signal.ITIMER_REAL, 0)
     except BaseException as error:
-        if limit.late:
+        if late:
             raise TimeoutError from error
         raise
     finally:
-        signal.signal(signal.SIGINT, signal.SIG_DFL if before is None else before)
-    if limit.late:  # the answer caught the interrupt itself
+        signal.signal(signal.SIGALRM, signal.SIG_DFL if before is None else before)
+        if left:  # of a call that made this one
+            passed = time.monotonic() - begun
+            signal.setitimer(signal.ITIMER_REAL, max(left - passed, MOMENT))
+    if late:  # the answer caught the interrupt itself
         raise TimeoutError
     return value
-
-
-def interrupt_main_thread() -> None:
-    """Raise KeyboardInterrupt in the main thread, even while it sleeps where that is possible."""
-    ident = threading.main_thread().ident
-    if ident is not None and hasattr(signal, "pthread_kill"):
-        signal.pthread_kill(ident, signal.SIGINT)
-    else:
-        import _thread
-
-        _thread.interrupt_main()
 
 
 def blame(error: BaseException) -> str:

@@ -240,6 +240,9 @@ def leaks(function: Callable[[Function, Tensor], bool]) -> None:
     cases = [*product((*NETWORKS, *BATCHED), inputs)]
     cases += [*alike(2, 3, 60), (WIDE, some_inputs(2, 3, 600)), (ROUGH, some_inputs(1, 6, 600))]
     cases += [(ALONE, some_inputs(3, 5, 40)), *product(SINGLE, inputs)]
+    going_on_alike = some_inputs(3, 5, 4).clone()
+    going_on_alike[:, 1:] = going_on_alike[0, 1:]
+    cases += [(CARELESS, going_on_alike), (TURNED, some_inputs(2, 4, LONGEST))]
     caught = 0
 
     def mistaken(network: Network, x: Tensor) -> bool:
@@ -327,6 +330,7 @@ def dependence(function: Callable[[Function, Tensor], Tensor]) -> None:
     open_eyed[0, 0] = 4
     cases += [(CARELESS, open_eyed), *alike(4, 60), (WIDE, some_inputs(3, 600))]
     cases += [(ROUGH, some_inputs(4, 600)), *product(SINGLE, inputs), (QUIET, some_inputs(4, 40))]
+    cases += [(TURNED, some_inputs(4, LONGEST))]
 
     def mistaken(network: Network, x: Tensor) -> bool:
         found = answer(network=network, x=x).tensor(len(x), len(x), boolean=True)
@@ -533,6 +537,12 @@ def rough(x: Tensor) -> Tensor:
     return (x.sum(dim=-2, keepdim=True) + 40) - later - 40
 
 
+def turned(x: Tensor) -> Tensor:
+    """Add up what came, and what is to come, turned and turned back, less itself: rounding."""
+    later, turn = x.flip(-2).cumsum(dim=-2).flip(-2), torch.linalg.qr(NUMBERS[0])[0].to(x)
+    return x.cumsum(dim=-2) + later @ turn @ turn.mT - later
+
+
 def by_place(x: Tensor) -> Tensor:
     """Scale each input by how far in the sequence it is."""
     n = x.shape[-2]
@@ -634,6 +644,7 @@ WIDE = hears(
     5e-4,
     causes=(("; a mean over all features is smaller than what five of them do", None),),
 )
+TURNED = Network("a causal sum, with rounding in each derivative", reference_mask, turned)
 ROUGH = Network("a causal sum, with rounding in each of many features", reference_mask, rough)
 LOW = "; a move of 1e-4 counts: is the bar too high, the change too small, or a mean taken?"
 QUIET = hears(

@@ -837,18 +837,25 @@ def all_fed_again(model, ids, more, c):
     return ids
 
 
-def one_word_for_all(model, ids, more, c):
-    caches = model.caches()
-    logits = read(model, ids.split(c, dim=1), caches)
-    for _ in range(more):
-        word = (logits[:, -1].argmax() % logits.shape[-1]).expand(len(ids), 1)
-        ids = torch.cat([ids, word], dim=1)
-        logits = model(word, caches=caches)
-    return ids
+def for_all(choose):
+    """Write the same word into all texts."""
+
+    def answer(model, ids, more, c):
+        caches = model.caches()
+        logits = read(model, ids.split(c, dim=1), caches)
+        for _ in range(more):
+            word = choose(logits[:, -1]).expand(len(ids), 1)
+            ids = torch.cat([ids, word], dim=1)
+            logits = model(word, caches=caches)
+        return ids
+
+    return answer
 
 
 writing.reject("the text is fed again", "more than the prompt has: the text", all_fed_again)
-writing.reject("one word for all texts", "word of the one largest logit", one_word_for_all)
+SAME = "all texts go on with the same words"
+writing.reject("the largest logit's", SAME, for_all(lambda at: at.argmax() % at.shape[-1]))
+writing.reject("the first text's word for all", SAME, for_all(lambda at: at[0].argmax()))
 writing.reject("no caches at all", "kept from one call to the next", kept_nowhere)
 writing.reject("one word is lost", "goes on one word later", one_word_lost)
 writing.reject("the rest of the prompt is left out", "piece was left out", whole_pieces_only)

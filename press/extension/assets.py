@@ -37,13 +37,9 @@ ICONS = """
     magnifying-glass moon sun triangle-exclamation xmark
 """.split()
 
-# Sphinx's own search, which the book's replaces, and the script that marks what it has found.
-SPHINX_SEARCH = ("searchtools.js", "language_data.js", "sphinx_highlight.js")
-# Of thebe, which names another host and fails twice; of buttons that fold, where pages have
-# details; of sets of tabs; and the page's name, which only a choice of versions asks for.
-UNUSED = re.compile(
-    "|".join(["thebe|toggle|design-tabs|documentation_options.pagename", *SPHINX_SEARCH])
-)
+# What marks the words that Sphinx's own search has found, and the page's name, for which only a
+# choice of versions asks.
+UNUSED = ("sphinx_highlight.js", "DOCUMENTATION_OPTIONS.pagename")
 
 
 def vendor(app: Sphinx, config: Config) -> None:
@@ -126,13 +122,12 @@ def icon_code(css: str, icon: str) -> str:
 def drop_unused(
     app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: Any
 ) -> None:
-    """Leave out scripts and style sheets of what no page uses."""
-    for kind in ("script_files", "css_files"):
-        context[kind] = [
-            file
-            for file in context[kind]
-            if not UNUSED.search(f"{file.filename} {file.attributes.get('body')}".lower())
-        ]
+    """Leave out scripts that no page uses."""
+    context["script_files"] = [
+        script
+        for script in context["script_files"]
+        if not any(name in f"{script.filename} {script.attributes.get('body')}" for name in UNUSED)
+    ]
 
 
 def setup(app: Sphinx) -> dict[str, Any]:

@@ -15,7 +15,6 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
-from docutils import nodes
 from sphinx.application import Sphinx
 
 from press.extension.live_figures import MOUNT
@@ -89,16 +88,6 @@ def protect(app: Sphinx, exception: Exception | None) -> None:
             path.write_text(page.replace(ENCODING, head, 1), encoding="utf-8")
 
 
-def drop_thebe(app: Sphinx, doctree: nodes.document, docname: str) -> None:
-    """Take out the settings for thebe, which no page uses: the policy would refuse their script."""
-    for node in list(doctree.findall(nodes.raw)):
-        text = node.astext()
-        if "text/x-thebe-config" in text or text.startswith("<script>kernelName"):
-            node.parent.remove(node)
-
-
 def setup(app: Sphinx) -> dict[str, Any]:
-    # Behind sphinx_thebe, which adds them.
-    app.connect("doctree-resolved", drop_thebe, priority=900)
     app.connect("build-finished", protect)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

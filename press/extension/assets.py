@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from sphinx.application import Sphinx
 from sphinx.config import Config
 from sphinx.errors import ExtensionError
 
-from press import BOOK, BUILD
+from press import BUILD
 from press.node import NODE, PACKAGES
 
 VENDORED = BUILD / "vendored"
@@ -28,14 +27,6 @@ FACES = {
 TEXT = "".join(map(chr, range(0x20, 0x7F))) + "\u00a0°±²³·×÷−–—‘’“”…äèéóöü"
 # What they lack is in the typeface of the formulas.
 SIGNS = "→←↑↓√≤≥≈∞∈∥⇒"
-
-# The icons that the theme's templates and sphinx-design use. A browser test fails when a page
-# shows one that is missing here.
-ICONS = """
-    angle-left angle-right arrow-left arrow-up bars chevron-down chevron-right chevron-up
-    circle-half-stroke circle-info download ellipsis expand file file-pdf link list
-    magnifying-glass moon sun triangle-exclamation xmark
-""".split()
 
 # What marks the words that Sphinx's own search has found, and the page's name, for which only a
 # choice of versions asks.
@@ -57,29 +48,14 @@ def vendor(app: Sphinx, config: Config) -> None:
         ignore=shutil.ignore_patterns("*.ttf", "*.woff"),
         dirs_exist_ok=True,
     )
-    cut_icon_font(VENDORED)
     cut_text_fonts(VENDORED / "fonts")
     config.html_static_path.append(str(VENDORED))
-    config.html_css_files.append("icons.css")
     config.katex_css_path = "katex.min.css"
     katex = sphinxcontrib.katex
     katex.NODEJS_BINARY = NODE
     katex.STARTUP_TIMEOUT = katex.RENDER_TIMEOUT = 60.0
     # A port is tried until the server listens, a socket's file only once: it is there before.
     katex.KaTeXServer.start_server_process = katex.KaTeXServer.start_network_socket
-
-
-def cut_icon_font(folder: Path) -> None:
-    """Write a font and a style sheet with the icons that the pages use, and no others."""
-    package = PACKAGES / "@fortawesome" / "fontawesome-free"
-    css = (package / "css" / "fontawesome.min.css").read_text(encoding="utf-8")
-    codes = {icon: icon_code(css, icon) for icon in ICONS}
-    (folder / "fonts").mkdir(exist_ok=True)
-    font = package / "webfonts" / "fa-solid-900.woff2"
-    cut(font, {int(code, 16) for code in codes.values()}, folder / "fonts" / "icons.woff2")
-    rules = [f'.fa-{icon}::before{{content:"\\{code}"}}' for icon, code in codes.items()]
-    base = (BOOK / "_static" / "icons-base.css").read_text(encoding="utf-8")
-    (folder / "icons.css").write_text("\n".join([base, *rules]), encoding="utf-8")
 
 
 def cut_text_fonts(folder: Path) -> None:
@@ -109,14 +85,6 @@ def cut(source: Path, characters: set[int], target: Path) -> None:
     cutter.subset(font)
     font.flavor = "woff2"
     font.save(target)
-
-
-def icon_code(css: str, icon: str) -> str:
-    """Find an icon's code point in Font Awesome's style sheet."""
-    match = re.search(rf'\.fa-{icon}(?:,[^{{]*)?\{{--fa:"\\([0-9a-f]+)"', css)
-    if not match:
-        raise ExtensionError(f"Font Awesome has no icon named {icon!r}: see ICONS in {__file__}")
-    return match[1]
 
 
 def drop_unused(

@@ -1084,10 +1084,11 @@ class Ring:
         )
 
     def overdue(self, ranks: list[int], still: str = "") -> Refused:
+        names = f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {ranks}"
         return Refused(
             f"an answer of every rank within {PATIENCE:g} seconds",
-            f"rank{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks))} of {self.world} gave none, "
-            f"and did not wait for others; is there a loop without end?{still}",
+            f"{names} of {self.world} gave none, and did not wait for others; is there a loop "
+            f"without end?{still}",
         )
 
 

@@ -126,10 +126,11 @@ notebooks: setup ## Execute every notebook again and compare each output
 	  $(BIN)/python -m pytest --nbval --nbval-cell-timeout 300 -n 2 --dist loadfile \
 	  --junitxml _build/reports/notebooks.xml $(NOTEBOOKS)
 
-pages: book ## Open every page, and the labs in JupyterLab, in a browser; ALL=1 for every page, theme and edition
+pages: book ## Open every page, and the labs in JupyterLab, in a browser; ALL=1 for every page, theme and edition, TRACE=1 with traces, BEFORE=folder of pages lists what looks otherwise
 	@echo "== Pages in a browser"
 	@$(BIN)/python -m press.install_browser
 	@$(if $(ALL),ALL_PAGES=1) $(UNLESS_PASSED) pages $(BIN)/python -m pytest -p no:nbval -n 2 tests/browser
+	@$(if $(BEFORE),$(BIN)/python -m tests.pictures "$(BEFORE)")
 
 checkpoint: setup ## Train again what pages play: chapter 8's layers, the small GPT and its variants
 	@echo "== Training, about half an hour on two cores"

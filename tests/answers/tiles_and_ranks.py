@@ -744,6 +744,21 @@ def all_at_the_largest_of(*axes):
     return attend
 
 
+def largest_of_the_rows_before(q, k, v, block_q, block_k, is_causal):
+    """Begin a block of queries with the largest scores of the block before."""
+    rows, kept = [], torch.full_like(q[:, :, :block_q, :1], -1e30)
+    for top in range(0, q.shape[2], block_q):
+        acc, total, m = 0.0, 0.0, kept[:, :, : q.shape[2] - top]
+        for left in range(0, k.shape[2], block_k):
+            s, values = scored(q, k, v, top, left, block_q, block_k, is_causal)
+            new = torch.maximum(m, s.amax(-1, keepdim=True))
+            e, less = (s - new).exp(), (m - new).exp()
+            acc, total, m = acc * less + e @ values, total * less + e.sum(-1, True), new
+        kept = m
+        rows.append(acc / total)
+    return torch.cat(rows, dim=2)
+
+
 def largest_before_the_mask(q, k, v, block_q, block_k, is_causal):
     rows = []
     for top in range(0, q.shape[2], block_q):
@@ -758,6 +773,11 @@ def largest_before_the_mask(q, k, v, block_q, block_k, is_causal):
     return torch.cat(rows, dim=2)
 
 
+tiled.reject(
+    "the largest of the block before",
+    "first half of the queries, and fall|NaN comes of",
+    largest_of_the_rows_before,
+)
 for axis, what in enumerate(("texts", "heads")):
     tiled.reject(f"one largest for all {what}", "query 0 of 14; one maximum was taken off for", (
         all_at_the_largest_of(axis)

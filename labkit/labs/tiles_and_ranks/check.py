@@ -288,6 +288,7 @@ TILES: tuple[Tiles, ...] = (
     (2, 1, 9, 16, 4, 6, 5, 3, True, "are 12,000 lower"),
     (1, 3, 10, 10, 5, 2, 4, 7, True, "rise by hundreds"),
     (1, 2, 8, 17, 4, 3, 5, 7, True, "fall by hundreds"),
+    (2, 1, 10, 13, 3, 6, 4, 5, False, "rise, then fall"),
     (2, 3, 6, 11, 4, 5, 7, 13, True, "any"),
     (3, 2, 1, 9, 5, 4, 6, 7, True, "any"),
     (2, 3, 7, 12, 1, 1, 1, 5, True, "any"),
@@ -305,6 +306,7 @@ OPERATORS = ("matmul", "mm", "einsum", "dot", "linear", "inner", "attention")  #
 PRODUCTS = (*OPERATORS, "sum")
 KEPT = 16  # tensors of a tile's shape that may be alive at once: one for each step of the work
 ZEROS = "have values of 0"
+TURN = "rise, then fall"
 REMARKS = {
     "any": "",
     "rise": "; in this example later keys have higher scores, and where a key weighs little its "
@@ -316,6 +318,8 @@ REMARKS = {
     "are 12,000 lower": "; in this example 12,000 was taken off all scores",
     "rise by hundreds": "; in this example scores rise by 300 from key to key",
     "fall by hundreds": "; in this example scores fall by 300 from key to key",
+    TURN: "; in this example scores rise by 300 from key to key for the first half of the "
+    "queries, and fall for the others",
     "lie apart": "; in this example the scores of each head are 300 higher than the last head's, "
     "from text to text too",
     ZEROS: "; in this example the values of keys 0 to 3, 8 to 11, and so on are 0",
@@ -328,6 +332,7 @@ RAISED = {  # by how much scores rise from key to key and from head to head; how
     "are 12,000 lower": (0, 0, -12_000),
     "rise by hundreds": (300, 0, 0),
     "fall by hundreds": (-300, 0, 0),
+    TURN: (300, 0, 0),
     "lie apart": (0, 300, 0),
     ZEROS: (0, 0, 0),
 }
@@ -531,6 +536,8 @@ def drawn(seed: int, sizes: tuple[int, ...], what: str) -> list[Tensor]:
         rise = rise.where(heads % 2 == 0, (rise / 11).floor() * 11)
         v *= ((rise.amax(dim=-1, keepdim=True) - rise) / 2).exp()[..., None]
     q[..., 0], k[..., 0] = d_k**0.5, constant + rise + step * heads
+    if what == TURN:
+        q[..., n_q // 2 :, 0] *= -1
     if what == ZEROS:
         v[..., torch.arange(n_k) // 4 % 2 == 0, :] = 0.0
     return [q, k, v]

@@ -43,7 +43,7 @@ function attach(form) {
     const all = first.length + entries.length;
     if (all) {
       status.textContent = `${plural(all, "result")}${
-        counts.length ? `, beside the best: ${counts.join(", ")}` : ""}.`;
+        counts.length ? `: the best ${first.length}, then ${counts.join(", ")}` : ""}.`;
       return;
     }
     status.replaceChildren(

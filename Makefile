@@ -7,7 +7,8 @@ PYTHON ?= python3
 BIN := $(CURDIR)/.venv/bin
 NOTEBOOKS := $(sort $(wildcard */*.ipynb))
 READY := .venv/ready
-VENDORED := book/node_modules/.package-lock.json
+VENDORED := book/node_modules/.for-pages
+LINTERS := book/node_modules/.for-lint
 BUNDLES := labkit/figures/bundles
 PORT ?= 8000
 # PyTorch's own index has a build for Linux without CUDA; the one on PyPI brings gigabytes of it.
@@ -50,7 +51,13 @@ $(READY): requirements.txt pyproject.toml press/pyproject.toml
 
 $(VENDORED): book/package-lock.json $(READY)
 	@echo "== Front-end files: book/node_modules"
-	@npm ci --prefix book --no-fund --no-audit --loglevel=error
+	@npm ci --prefix book --omit=dev --no-fund --no-audit --loglevel=error
+	@touch $@
+
+# Most of their weight, and no reader's.
+$(LINTERS): $(VENDORED)
+	@echo "== What checks the scripts: book/node_modules"
+	@npm install --prefix book --no-fund --no-audit --loglevel=error
 	@touch $@
 
 # The folder is its own stamp: who deletes it gets it made again.
@@ -90,7 +97,7 @@ archive: book ## Pack the pages as one zip file that opens by double click
 test: lint unit bits notebooks pages colab ## Run what decides whether a change lands; FRESH=1 what has passed and not changed, too
 	@echo "All checks passed."
 
-lint: setup ## Check style and types, of Python and of scripts, and the workflows
+lint: setup $(LINTERS) ## Check style and types, of Python and of scripts, and the workflows
 	@echo "== Style and types"
 	@$(UNLESS_PASSED) lint bash -c 'ruff check --quiet . && ruff format --quiet --check . \
 	  && mypy --no-error-summary labkit press && npm run lint --prefix book --silent \

@@ -96,7 +96,9 @@ def test_a_batch_is_scored_head_by_head(score):
 
 def test_induction_looks_behind_earlier_copies_only():
     tokens = torch.tensor([3, 1, 4, 3, 1, 3])
-    found = {tuple(pair) for pair in induction_relation(tokens).nonzero().tolist()}
+    relation = induction_relation(tokens)
+    assert relation.dtype == torch.bool
+    found = {tuple(pair) for pair in relation.nonzero().tolist()}
     expected = {
         (i, j) for i in range(6) for j in range(1, i + 1) if tokens[j - 1] == tokens[i] and j <= i
     }

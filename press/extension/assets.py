@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import re
 import shutil
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +12,10 @@ from sphinx.application import Sphinx
 from sphinx.config import Config
 from sphinx.errors import ExtensionError
 
-from press import BOOK, BUILD
+from press import BUILD
 from press.node import NODE, PACKAGES
 
 VENDORED = BUILD / "vendored"
-
-SETTLE_SECONDS = 0.5
 
 # The text's typefaces: the cuts that book.css names. What is rarer in the text than these
 # characters, a fallback shows.
@@ -33,21 +28,9 @@ TEXT = "".join(map(chr, range(0x20, 0x7F))) + "\u00a0°±²³·×÷−–—‘�
 # What they lack is in the typeface of the formulas.
 SIGNS = "→←↑↓√≤≥≈∞∈∥⇒"
 
-# The icons that the theme's templates and sphinx-design use. A browser test fails when a page
-# shows one that is missing here.
-ICONS = """
-    angle-left angle-right arrow-left arrow-up bars chevron-down chevron-right chevron-up
-    circle-half-stroke circle-info download ellipsis expand file file-pdf link list
-    magnifying-glass moon sun triangle-exclamation xmark
-""".split()
-
-# Sphinx's own search, which the book's replaces, and the script that marks what it has found.
-SPHINX_SEARCH = ("searchtools.js", "language_data.js", "sphinx_highlight.js")
-# Of thebe, which names another host and fails twice; of buttons that fold, where pages have
-# details; of sets of tabs; and the page's name, which only a choice of versions asks for.
-UNUSED = re.compile(
-    "|".join(["thebe|toggle|design-tabs|documentation_options.pagename", *SPHINX_SEARCH])
-)
+# What marks the words that Sphinx's own search has found, and the page's name, for which only a
+# choice of versions asks.
+UNUSED = ("sphinx_highlight.js", "DOCUMENTATION_OPTIONS.pagename")
 
 
 def vendor(app: Sphinx, config: Config) -> None:
@@ -65,42 +48,14 @@ def vendor(app: Sphinx, config: Config) -> None:
         ignore=shutil.ignore_patterns("*.ttf", "*.woff"),
         dirs_exist_ok=True,
     )
-    cut_icon_font(VENDORED)
     cut_text_fonts(VENDORED / "fonts")
     config.html_static_path.append(str(VENDORED))
-    config.html_css_files.append("icons.css")
     config.katex_css_path = "katex.min.css"
     katex = sphinxcontrib.katex
     katex.NODEJS_BINARY = NODE
     katex.STARTUP_TIMEOUT = katex.RENDER_TIMEOUT = 60.0
-    katex.socket_timeout = settle(katex.socket_timeout)
-
-
-def settle(socket_timeout: Callable[..., Any]) -> Callable[..., Any]:
-    """Let the formula server settle before it is connected to.
-
-    Its socket exists a moment before it listens, and on a busy machine the connection fell into
-    that moment.
-    """
-
-    def settled(*arguments: Any) -> Any:
-        time.sleep(SETTLE_SECONDS)
-        return socket_timeout(*arguments)
-
-    return settled
-
-
-def cut_icon_font(folder: Path) -> None:
-    """Write a font and a style sheet with the icons that the pages use, and no others."""
-    package = PACKAGES / "@fortawesome" / "fontawesome-free"
-    css = (package / "css" / "fontawesome.min.css").read_text(encoding="utf-8")
-    codes = {icon: icon_code(css, icon) for icon in ICONS}
-    (folder / "fonts").mkdir(exist_ok=True)
-    font = package / "webfonts" / "fa-solid-900.woff2"
-    cut(font, {int(code, 16) for code in codes.values()}, folder / "fonts" / "icons.woff2")
-    rules = [f'.fa-{icon}::before{{content:"\\{code}"}}' for icon, code in codes.items()]
-    base = (BOOK / "_static" / "icons-base.css").read_text(encoding="utf-8")
-    (folder / "icons.css").write_text("\n".join([base, *rules]), encoding="utf-8")
+    # A port is tried until the server listens, a socket's file only once: it is there before.
+    katex.KaTeXServer.start_server_process = katex.KaTeXServer.start_network_socket
 
 
 def cut_text_fonts(folder: Path) -> None:
@@ -132,24 +87,15 @@ def cut(source: Path, characters: set[int], target: Path) -> None:
     font.save(target)
 
 
-def icon_code(css: str, icon: str) -> str:
-    """Find an icon's code point in Font Awesome's style sheet."""
-    match = re.search(rf'\.fa-{icon}(?:,[^{{]*)?\{{--fa:"\\([0-9a-f]+)"', css)
-    if not match:
-        raise ExtensionError(f"Font Awesome has no icon named {icon!r}: see ICONS in {__file__}")
-    return match[1]
-
-
 def drop_unused(
     app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: Any
 ) -> None:
-    """Leave out scripts and style sheets of what no page uses."""
-    for kind in ("script_files", "css_files"):
-        context[kind] = [
-            file
-            for file in context[kind]
-            if not UNUSED.search(f"{file.filename} {file.attributes.get('body')}".lower())
-        ]
+    """Leave out scripts that no page uses."""
+    context["script_files"] = [
+        script
+        for script in context["script_files"]
+        if not any(name in f"{script.filename} {script.attributes.get('body')}" for name in UNUSED)
+    ]
 
 
 def setup(app: Sphinx) -> dict[str, Any]:

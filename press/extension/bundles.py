@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import logging
 import posixpath
 import re
 import subprocess
@@ -18,6 +19,7 @@ from pathlib import Path
 from sphinx.application import Sphinx
 
 from press import BOOK
+from press.extension.assets import cut
 from press.extension.policy import ENCODING
 from press.node import NODE, PACKAGES
 
@@ -29,15 +31,16 @@ SHEET = re.compile(
 SCRIPT = re.compile(
     r'<script(?![^>]*blocking=)[^>]*src="((?:\.\./)*(?:_static/)?)([^"?]+)[^>]*></script>\n?'
 )
-# The theme's fonts of icons: the few that pages show have one of their own.
-ICON_FONT = re.compile(r"@font-face\{[^}]*Font Awesome[^}]*\}")
+# The theme's fonts of icons, of which one is cut to what the pages show.
+ICON_FONT = "vendor/fontawesome/webfonts/fa-solid-900.woff2"
+ICON_FACE = re.compile(r"@font-face\{[^}]*Font Awesome[^}]*\}")
 ICON_FAMILY = re.compile(r'"?Font Awesome\\? 6 (?:Free|Brands)"?')
 ADDRESS = re.compile(r"""url\((["']?)(?!data:|["'])([^)"']+)\1\)""")
 EARLY = re.compile(r'<link rel="preload" as="script"[^>]*>\n?')
 SHEETS, SCRIPTS = "site.css", "site.js"
 # Of our own rules all are used, some on elements that scripts make and name piece by piece.
 KEPT = ("/* purgecss start ignore */", "/* purgecss end ignore */")
-OURS = ("live/", "drawings.css", "icons.css", "palette.css")
+OURS = ("live/", "drawings.css", "palette.css")
 
 
 def bundle(app: Sphinx, exception: Exception | None) -> None:
@@ -56,6 +59,7 @@ def bundle(app: Sphinx, exception: Exception | None) -> None:
     script = "\n;\n".join(read_without_map(static / name) for name in scripts)
     (static / SCRIPTS).write_text(script, encoding="utf-8")
     sheet = purged("\n".join(rules(static, name) for name in sheets), out)
+    sheet = icon_face(sheet, static) + sheet
     (static / SHEETS).write_text(sheet, encoding="utf-8")
     style = f'<link rel="stylesheet" href="{{}}{SHEETS}?v={version(sheet)}" />\n'
     run = f'<script defer src="{{}}{SCRIPTS}?v={version(script)}"></script>\n'
@@ -105,7 +109,7 @@ def rules(static: Path, name: str) -> str:
 
     ours = name.startswith(OURS) or (BOOK / "_static" / name).is_file()
     text = read_without_map(static / name).replace('@charset "UTF-8";', "")
-    text = ICON_FAMILY.sub("Icons", ICON_FONT.sub("", text))
+    text = ICON_FAMILY.sub("Icons", ICON_FACE.sub("", text))
     text = re.sub(ADDRESS, address, text)
     text = re.sub(r'@import "([^"]+)";', lambda match: rules(static, beside(match[1])), text)
     return "\n".join([KEPT[0], text, KEPT[1]]) if ours else text
@@ -125,6 +129,17 @@ def purged(sheet: str, out: Path) -> str:
         command = [NODE, str(PURGE), "--css", str(whole), "--output", str(cut)]
         subprocess.run([*command, "--content", *content], cwd=out, check=True, capture_output=True)
         return cut.read_text("utf-8")
+
+
+def icon_face(sheet: str, static: Path) -> str:
+    """Embed the icons that a style sheet names: written as they are, or by their code points."""
+    codes = {int(code, 16) for code in re.findall(r"\\([ef][0-9a-f]{3})\b", sheet)}
+    codes |= {ord(character) for character in sheet if "\ue000" <= character <= "\uf8ff"}
+    logging.getLogger("fontTools").setLevel(logging.WARNING)  # pygments' styles turn notes on
+    font = static / "fonts" / "icons.woff2"
+    cut(static / ICON_FONT, codes, font)
+    face = f"font-family:Icons;font-weight:900;font-display:block;src:url({embedded(font)})"
+    return f"@font-face{{{face}}}\n"
 
 
 def version(text: str) -> str:

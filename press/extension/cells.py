@@ -70,15 +70,11 @@ def count_lines(cell: nodes.container) -> None:
 class SizedFormatter(HtmlFormatter[str]):
     """Tell the style sheet how many lines and columns a block of code has."""
 
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**options, wrapcode=True)
-
-    def _wrap_code(self, inner: Iterator[tuple[int, str]]) -> Iterator[tuple[int, str]]:
-        lines = list(inner)
+    def wrap(self, source: Iterator[tuple[int, str]]) -> Iterator[tuple[int, str]]:
+        lines = list(source)
         columns = max(len(unescape(TAG.sub("", line)).rstrip("\n")) for _, line in lines)
-        yield 0, f'<code style="--lines: {len(lines)}; --columns: {columns}">'
-        yield from lines
-        yield 0, "</code>"
+        size = f"--lines: {len(lines)}; --columns: {columns}"
+        return super().wrap(iter([(0, f'<code style="{size}">'), *lines, (0, "</code>")]))
 
 
 def name_folds(

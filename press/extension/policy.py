@@ -12,17 +12,16 @@ import base64
 import hashlib
 from collections.abc import Iterable
 from html.parser import HTMLParser
-from pathlib import Path
 from typing import Any
 
-from docutils import nodes
 from sphinx.application import Sphinx
+from sphinx.jinja2glue import BuiltinTemplateLoader
 
 from press.extension.live_figures import MOUNT
 
 # Browsers look for the encoding in the first bytes, and for the policy before the first script.
 ENCODING = '<meta charset="utf-8" />'
-META = '<meta http-equiv="Content-Security-Policy" content="'
+META = '<meta http-equiv="Content-Security-Policy" content="{}">'
 
 
 class AroundArticle(HTMLParser):
@@ -76,29 +75,15 @@ def digest(code: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()}'"
 
 
-def protect(app: Sphinx, exception: Exception | None) -> None:
-    """Write the policy into the pages that this build has written."""
-    if exception is not None or app.builder.name != "html":
-        return
-    pages = {path: path.read_text("utf-8") for path in Path(app.outdir).rglob("*.html")}
-    for path, page in pages.items():
-        if ENCODING in page and META not in page:
-            around = AroundArticle(page)
-            codes = [*around.scripts, *around.handlers, MOUNT]
-            head = f'{ENCODING}\n    {META}{policy(codes)}">'
-            path.write_text(page.replace(ENCODING, head, 1), encoding="utf-8")
+class Protected(BuiltinTemplateLoader):
+    """Write the policy into each page as it is rendered; _config.yml names this class."""
 
-
-def drop_thebe(app: Sphinx, doctree: nodes.document, docname: str) -> None:
-    """Take out the settings for thebe, which no page uses: the policy would refuse their script."""
-    for node in list(doctree.findall(nodes.raw)):
-        text = node.astext()
-        if "text/x-thebe-config" in text or text.startswith("<script>kernelName"):
-            node.parent.remove(node)
+    def render(self, template: str, context: dict[str, Any]) -> str:  # type: ignore[override]
+        page = super().render(template, context)
+        around = AroundArticle(page)
+        rules = policy([*around.scripts, *around.handlers, MOUNT])
+        return page.replace(ENCODING, f"{ENCODING}\n    {META.format(rules)}", 1)
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
-    # Behind sphinx_thebe, which adds them.
-    app.connect("doctree-resolved", drop_thebe, priority=900)
-    app.connect("build-finished", protect)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -25,7 +25,7 @@ from sphinx.search.en import english_stopwords, js_porter_stemmer
 
 from labkit import ledger
 from press import BOOK, contents
-from press.extension.assets import SPHINX_SEARCH, VENDORED
+from press.extension.assets import VENDORED
 from press.extension.claims import ERRATA
 from press.extension.errata import LISTED
 from press.node import PACKAGES, esbuild
@@ -212,17 +212,10 @@ def write(app: Sphinx) -> Iterator[tuple[str, dict[str, Any], str]]:
     yield "search", {"title": "Search"}, "search.html"
 
 
-def remove_replaced(app: Sphinx, exception: Exception | None) -> None:
-    """Ship none of the scripts of Sphinx's search, which its theme copies."""
-    for name in (*(f"_static/{script}" for script in SPHINX_SEARCH), "searchindex.js"):
-        (Path(app.outdir) / name).unlink(missing_ok=True)
-
-
 def setup(app: Sphinx) -> dict[str, Any]:
     app.add_js_file("search.js", defer="defer")
     app.add_css_file("search.css")
     app.connect("config-inited", prepare)
     app.connect("builder-inited", replace)
     app.connect("html-collect-pages", write)
-    app.connect("build-finished", remove_replaced)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

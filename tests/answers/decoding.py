@@ -496,12 +496,27 @@ def own_and_past(n_q, n_k):
 
 
 step.reject("of its block itself alone", "hears itself alone", stepped(own_and_past))
-for low in (-100.0, -50.0, -20.0):
+for low, told in (
+    (-100.0, "49.84.*; hidden scores are lowered by 100 and no more$"),
+    (-50.0, "49.84.*at new position 0 of 3$"),
+    (-20.0, "outputs differ"),
+):
     step.reject(
         f"{low:.0f} is added",
-        "a hidden one of 49.84.*at new position 0 of 3$" if low < -20 else "outputs differ",
+        told,
         step_with(lambda s, may, low=low: (s + torch.where(may, 0.0, low)).softmax(dim=-1)),
     )
+for low in (-50.0, -60.0, -70.0):
+    step.reject(
+        f"hidden scores are {low:.0f}",
+        f"at new position 0 of 3; hidden scores are set to −{-low:.0f}$",
+        step_with(lambda s, may, low=low: s.masked_fill(~may, low).softmax(dim=-1)),
+    )
+step.reject(
+    "hidden scores are -65",
+    "at new position 0 of 3$",
+    step_with(lambda s, may: s.masked_fill(~may, -65.0).softmax(dim=-1)),
+)
 step.accept(
     "hidden scores are −100",
     step_with(lambda s, may: s.masked_fill(~may, -100.0).softmax(dim=-1)),
@@ -822,18 +837,25 @@ def all_fed_again(model, ids, more, c):
     return ids
 
 
-def one_word_for_all(model, ids, more, c):
-    caches = model.caches()
-    logits = read(model, ids.split(c, dim=1), caches)
-    for _ in range(more):
-        word = (logits[:, -1].argmax() % logits.shape[-1]).expand(len(ids), 1)
-        ids = torch.cat([ids, word], dim=1)
-        logits = model(word, caches=caches)
-    return ids
+def for_all(choose):
+    """Write the same word into all texts."""
+
+    def answer(model, ids, more, c):
+        caches = model.caches()
+        logits = read(model, ids.split(c, dim=1), caches)
+        for _ in range(more):
+            word = choose(logits[:, -1]).expand(len(ids), 1)
+            ids = torch.cat([ids, word], dim=1)
+            logits = model(word, caches=caches)
+        return ids
+
+    return answer
 
 
 writing.reject("the text is fed again", "more than the prompt has: the text", all_fed_again)
-writing.reject("one word for all texts", "word of the one largest logit", one_word_for_all)
+SAME = "all texts go on with the same words"
+writing.reject("the largest logit's", SAME, for_all(lambda at: at.argmax() % at.shape[-1]))
+writing.reject("the first text's word for all", SAME, for_all(lambda at: at[0].argmax()))
 writing.reject("no caches at all", "kept from one call to the next", kept_nowhere)
 writing.reject("one word is lost", "goes on one word later", one_word_lost)
 writing.reject("the rest of the prompt is left out", "piece was left out", whole_pieces_only)
@@ -935,6 +957,24 @@ writing.reject("caches of the call before", "the text of the call before$", OneF
 writing.reject(
     "the new words alone", "it has the shape", lambda m, i, *a: generated(m, i, *a)[:, i.shape[1] :]
 )
+
+
+def ends_at(end):
+    """Make an answer that goes on with one word once it was written."""
+
+    def generate(model, ids, more, c):
+        text = generated(model, ids, more, c)
+        for one in text:
+            for i in range(ids.shape[1] + 1, len(one)):
+                if one[i - 1] == end:
+                    one[i] = end
+        return text
+
+    return generate
+
+
+for end in (2, 9):
+    writing.reject(f"{end} ends a text", "each new word is the one with the largest", ends_at(end))
 
 # A window
 window = Exercise(decoding.slide)
@@ -1206,6 +1246,66 @@ window.reject(
     "a ring that is filled first", "window is that of the block's last", ring_filled_first
 )
 
+
+def from_below_zero(layer, x, kept, w):
+    """Slice from n - w on, which is negative while the text is short."""
+    out, held = slid(layer, x, kept, w, all_kept)
+    return out, [one[:, :, one.shape[2] - w :] for one in held]
+
+
+class OnTheLayer:
+    """Keep keys and values on the layer, and begin anew with a text or not."""
+
+    def __init__(self, anew):
+        self.anew = anew
+
+    def __call__(self, layer, x, kept, w):
+        old = None if self.anew and kept is None else getattr(layer, "kept", None)
+        out, layer.kept = slid(layer, x, old, w)
+        return out, "on the layer"
+
+
+class InGlobals:
+    def __init__(self):
+        self.kept = None
+
+    def __call__(self, layer, x, kept, w):
+        out, self.kept = slid(layer, x, None if kept is None else self.kept, w, all_kept)
+        return out, True
+
+
+def held_in(pack, unpack):
+    """Make an answer that keeps all, in some form."""
+
+    def slide(layer, x, kept, w):
+        out, new = slid(layer, x, kept and unpack(kept), w, all_kept)
+        return out, pack(new)
+
+    return slide
+
+
+ANOTHER = "another text, of the call before, is heard: something is kept beside what is returned$"
+window.reject("on the layer", f"kept = None.*{ANOTHER}", OnTheLayer(anew=False))
+window.reject("on the layer, anew", f"after 5 positions.*{ANOTHER}", OnTheLayer(anew=True))
+window.reject("in a global", f"after 5 positions.*{ANOTHER}", InGlobals())
+window.reject(
+    "below zero", "the slice from 5 − 8 on is kept, which counts from the end$", from_below_zero
+)
+FORMS = {
+    "a function": (lambda new: lambda: new, lambda kept: kept()),
+    "numpy": (
+        lambda new: [one.detach().numpy() for one in new],
+        lambda kept: [torch.from_numpy(one) for one in kept],
+    ),
+    "lists of numbers": (
+        lambda new: [one.tolist() for one in new],
+        lambda kept: [torch.tensor(one) for one in kept],
+    ),
+}
+for form, (pack, unpack) in FORMS.items():
+    told = "numbers are kept, the keys and values of 11 positions$"
+    window.reject(f"all is kept in {form}", told, held_in(pack, unpack))
+
 # Padding on the left
 padding = Exercise(decoding.padded)
 
@@ -1395,13 +1495,18 @@ padding.reject(
     "padding is hidden as a query, along the rows",
     padded_with(may=lambda real, m: no_padding_hidden(real, m) & real[:, None, -m:, None]),
 )
-padding.reject("one padding open", "position 2, padding", padded_with(may=one_padding_open))
+padding.reject("one padding open", "position 1, padding", padded_with(may=one_padding_open))
 padding.reject(
     "the block's square",
     r"may has the shape \(3, 1, 5, 9\)",
     padded_with(may=lambda real, m: by_sums(real[:, -m:], m)[1]),
 )
 padding.accept("padding sees all", padded_with(may=padding_sees_all))
+padding.reject(
+    "padded as the longest",
+    r"\[6, 7, 1\].*; all texts are padded as the longest is$",
+    padded_with(lambda real, m: (real.cumsum(1).amax(0) - 1).expand(real.shape)[:, -m:]),
+)
 padding.reject("clamped places", "padding", padded_with(may=by_clamped_places))
 
 
@@ -1543,20 +1648,22 @@ def misses_by_argmax(fits):
 
 
 guesses_.reject(
-    "a miss by argmax", "none differs, none counts", lambda *a: accepted(*a, misses_by_argmax)
+    "a miss by argmax",
+    "none differs, none counts, or .*a bound$",
+    lambda *a: accepted(*a, misses_by_argmax),
 )
 guesses_.reject("not cut", "afterwards each cache holds.*it is not cropped$", not_cropped)
-guesses_.reject("one too few", "holds 7; last, which was read", cropped_by(-1))
+guesses_.reject("one too few", "holds 2; last, which was read", cropped_by(-1))
 guesses_.reject("one left in", "afterwards each cache holds", cropped_by(1))
 guesses_.reject("the first cache alone", "cache 1 of 2 holds", first_cache_alone)
-guesses_.reject("without the last word", "called once.*called with 5$", without_last)
+guesses_.reject("without the last word", "called once.*called with 2$", without_last)
 guesses_.reject(
     "a sum for the first miss",
     "agrees behind the first",
     lambda *a: accepted(*a, lambda fits: fits.sum()),
 )
 guesses_.reject("all its own words", "nothing is thrown away", all_own)
-guesses_.reject("one by one", "called once, with last.*1 and 1", one_by_one)
+guesses_.reject("one by one", "called once, with last.*called with 1$", one_by_one)
 guesses_.reject("read again", "called once", reads_again)
 guesses_.reject("compared one later", "with the model's word after it", shifted_by_one)
 guesses_.reject("the wrong guess is kept", "one by one.*the guess that differs is in", guess_kept)
@@ -1582,9 +1689,8 @@ def by_index_of_the_wrong_guess(logits, own, guesses):
     return guesses.index(wrong[0]) if wrong else len(guesses)
 
 
-def by_index_of_the_own_word(logits, own, guesses):
-    wrong = [word for guess, word in zip(guesses, own, strict=False) if guess != word]
-    return own.index(wrong[0]) if wrong else len(guesses)
+def at_its_first_place(logits, own, guesses):
+    return [*(own[guesses.index(guess)] == guess for guess in guesses), False].index(False)
 
 
 def among_the_best(count):
@@ -1603,9 +1709,9 @@ guesses_.reject(
     judged_by(by_index_of_the_wrong_guess),
 )
 guesses_.reject(
-    "the own word's first place",
-    r"came \[\[\d+\]\]; the model's word in its place stands earlier.*there$",
-    judged_by(by_index_of_the_own_word),
+    "each guess at its first place",
+    r"\]\]; a guess that stands earlier, too, is compared with the model's word there$",
+    judged_by(at_its_first_place),
 )
 guesses_.reject("among the best two", "the model's second choice$", judged_by(among_the_best(2)))
 guesses_.reject(
@@ -1635,9 +1741,13 @@ def anywhere(logits, own, guesses):
     return [*(guess in own for guess in guesses), False].index(False)
 
 
-def likely(logits, own, guesses):
-    p = logits.softmax(dim=-1)
-    return [*(bool(p[i, guess] > 0.1) for i, guess in enumerate(guesses)), False].index(False)
+def likely(least):
+    def stands(logits, own, guesses):
+        p = logits.softmax(dim=-1)
+        fits = [bool(p[i, guess] > least) for i, guess in enumerate(guesses)]
+        return [*fits, False].index(False)
+
+    return stands
 
 
 def with_guesses(judge):
@@ -1684,23 +1794,29 @@ def with_last(model, caches, last, guesses):
 guesses_.accept("the guesses themselves", with_guesses(accepted))
 SECOND = "a guess counts that is the model's second choice$"
 guesses_.reject("guesses among the best two", SECOND, with_guesses(judged_by(among_the_best(2))))
-guesses_.reject("guesses that are likely", "guesses stand", with_guesses(judged_by(likely)))
+guesses_.reject("guesses that are likely", SECOND, with_guesses(judged_by(likely(0.1))))
+for least in (0.3, 0.5):
+    told = r"\d\]\]; a guess counts only where its probability is above a bound$"
+    guesses_.reject(f"guesses above {least}", told, with_guesses(judged_by(likely(least))))
+for least in (0.75, 0.9):
+    told = "none differs, none counts, or .*a bound$"
+    guesses_.reject(f"guesses above {least}", told, with_guesses(judged_by(likely(least))))
 guesses_.reject("anywhere", "stands anywhere among the model's words$", judged_by(anywhere))
 guesses_.reject(
     "one at most",
-    "one guess at most counts$",
+    r"came \[\[6, 6\]\]$",
     judged_by(lambda logits, own, guesses: int(own[0] == guesses[0])),
 )
 guesses_.reject("the word after all", "after all guesses comes after those", word_after_all)
 guesses_.reject("no caches", "without what the caches hold$", without_caches)
 guesses_.reject("last comes back", "last is returned as well$", with_last)
-guesses_.reject("cut to the guesses", "each cache holds 8.*holds 4", cropped_to(lambda n, a: a + 1))
+guesses_.reject("cut to the guesses", "each cache holds 3.*holds 1", cropped_to(lambda n, a: a + 1))
 guesses_.reject(
     "not cut where none counts",
     "and 0 of the guesses",
     cropped_to(lambda n, a: n + 1 + a if a else 0),
 )
-guesses_.reject("one axis", r"it has the shape \(1, 4\)", lambda *given: accepted(*given)[0])
+guesses_.reject("one axis", r"it has the shape \(1, 1\)", lambda *given: accepted(*given)[0])
 
 # Heads that share keys
 sharing = Exercise(decoding.grouped)

@@ -12,7 +12,7 @@ from torch import nn
 from labkit import merge_heads
 from labkit.labs.output_projection import check as output_projection
 from labkit.labs.output_projection import play
-from labkit.labs.output_projection.play import NUMBERS, WIDTH
+from labkit.labs.output_projection.play import NUMBERS, WIDTH, copying
 from tests.answers import Exercise
 
 # The slabs
@@ -620,6 +620,9 @@ trained.reject("always shared", "that share everything$", lambda h, d, s: fit(h,
 trained.reject("not trained", "lower the loss", lambda h, d, s: fit(h, d, s, steps=0))
 trained.reject("rate too small", "neither too small", lambda h, d, s: fit(h, d, s, rate=1e-3))
 trained.reject("too few steps", "drew 256 sequences in all", lambda *g: fit(*g, steps=8))
+trained.reject("too few steps, by its name alone", "drew 256 sequences in all", lambda *g: (
+    fit(*g, steps=8, task=copying)
+))  # fmt: skip
 trained.reject("rate too large", "nor too large|and is the rate small", lambda *g: fit(*g, rate=1))
 trained.reject("gradients added up", "gradient cleared", without_zero_grad)
 trained.reject("causal", "at token 0.*is something hidden", lambda *g: fit(*g, run=causal))

@@ -320,6 +320,26 @@ merge.reject("low for nothing, lse right", "-5000.5, and .* came; an lse as low 
     lambda a, b: without_low(a, b)[0]
 ))  # fmt: skip
 merge.reject("no maximum, and 0/0", "NaN there: .*and 0/0 is none", without_a_maximum)
+
+
+def lighter_left_out(a, b, gap):
+    """Keep the larger part alone where their lse are so far apart."""
+    apart = (a.lse - b.lse).abs()[..., None]
+    return torch.where(apart > gap, larger_alone(a, b), tiles.merge(a, b).out)
+
+
+for gap in (2, 5, 8, 12):
+    merge.reject(f"lighter by {gap} is left out", "the part with the larger lse alone", changed(
+        lambda a, b, gap=gap: lighter_left_out(a, b, gap)
+    ))  # fmt: skip
+merge.reject("lighter by 8 adds nothing to lse", r"of lse (\S+) and \S+ came \1$", changed(
+    lse=lambda a, b: tiles.merge(a, b).lse.where(
+        (a.lse - b.lse).abs() < 8, torch.maximum(a.lse, b.lse)
+    )
+))  # fmt: skip
+merge.reject("equal ones are taken for nothing", "and .0, 0, 0. came", changed(
+    lambda a, b: tiles.merge(a, b).out.masked_fill((a.lse == b.lse)[..., None], 0.0)
+))  # fmt: skip
 merge.reject("lse first", "came lse, then out", lambda a, b: tiles.merge(a, b)[::-1])
 
 
@@ -928,6 +948,23 @@ tiled.reject("by the largest score", "exp of their largest score", merging(
 tiled.reject("zeros for nothing", "keys 0 to 3, 8 to 11.*out is 0 too where values", merging(
     join=without_zeros
 ))  # fmt: skip
+for gap in (8, 10):
+    tiled.reject(f"a tile lighter by {gap}", "rows differ", merging(
+        join=lambda a, b, gap=gap: Partial(lighter_left_out(a, b, gap), tiles.merge(a, b).lse)
+    ))  # fmt: skip
+
+
+def old_let_go(q, k, v, block_q, block_k, is_causal):
+    """Forget what there is when it weighs less than a thousandth."""
+
+    def join(a, b):
+        old = Partial(a.out, a.lse.masked_fill(a.lse - b.lse < -7, -INF))
+        return tiles.merge(old, b)
+
+    return merging(join=join)(q, k, v, block_q, block_k, is_causal)
+
+
+tiled.reject("the old let go", "where a key weighs little its values are large", old_let_go)
 tiled.reject("the first twice", "the first tile counts twice", merging(first="twice"))
 tiled.reject("True and False", "differ.*is hidden, and what may not is seen", merging(turned=True))
 tiled.reject("True and False, and NaN", "NaN, .*is hidden, and what may not is seen", with_mask(
@@ -1108,7 +1145,7 @@ def copied_values_divided(layer, rank, world):
     return rows * share[:, None], biases * share, *others
 
 
-heads.reject("copied values divided", "no one head as values.*number of their copies", (
+heads.reject("copied values divided", "no one head as values", (
     copied_values_divided
 ))  # fmt: skip
 heads.reject("w_o divided by the ranks", "divided by the number of ranks", lambda layer, *a: (
@@ -1372,7 +1409,21 @@ def loops(rank, q, k, v):
     return passed_on(rank, q, k, v)
 
 
-loops.hopeless = True
+def loops_over_tensors(rank, q, k, v):
+    world, step = rank.world, 0
+    while step < world:
+        q = q + 0
+    return q
+
+
+def sleeps(rank, q, k, v):
+    if rank.rank == 1:
+        time.sleep(4)
+    return passed_on(rank, q, k, v)
+
+
+for endless in (loops, loops_over_tensors, sleeps):
+    endless.hopeless = True
 
 
 def leaves_at_once(rank, q, k, v):
@@ -1533,7 +1584,13 @@ ring.reject(
 ring.reject("dies on the last", "on rank 3 of 4: IndexError.*return .k..rank.rank.", (
     dies_on_the_last
 ))  # fmt: skip
-ring.reject("a loop on one rank", r"ranks \[1\] of 4 gave none", loops)
+ring.reject("a loop on one rank", "rank 1 of 4 gave none, .*a loop without end.$", loops)
+ring.reject("a loop over tensors", r"rank \d of 4 gave none, .*without end.$", loops_over_tensors)
+ring.reject("asleep", "rank 1 of 4 gave none.* may run on until you restart the kernel$", sleeps)
+for gap in (6, 8, 10):
+    ring.reject(f"a block lighter by {gap}", "rows differ", lambda *a, gap=gap: merged_from(
+        *a, join=lambda a, b: Partial(lighter_left_out(a, b, gap), tiles.merge(a, b).lse)
+    ))  # fmt: skip
 ring.reject("one leaves at once", "rank 0 of 4 returned after 0 shifts", leaves_at_once)
 ring.reject("one leaves late", "rank 0 of 4 returned after 0 shifts, and rank", leaves_late)
 ring.reject("its keys changed", "leaves its blocks.*rank 0 was changed", changes_its_keys)
@@ -1623,12 +1680,12 @@ ring.reject("its own left out", "the rank's own block is left out", own_left_out
 ring.reject("no scale", "scale is not 1/√d_k but 1$", lambda rank, q, k, v: passed_on(
     rank, q * q.shape[-1] ** 0.5, k, v
 ))  # fmt: skip
-for late, told in (("v", "values come a step later"), ("k", "keys come a step later")):
-    ring.reject(f"{late} waits", told, lambda *a, late=late: one_waits(*a, late=late))
+for late in "kv":
+    ring.reject(f"{late} waits", "rows differ", lambda *a, late=late: one_waits(*a, late=late))
 ring.reject("queries travel alone", "queries travel, and keys and values stay", lambda *a: (
     queries_travel(*a, values=False)
 ))  # fmt: skip
-ring.reject("queries for keys", "queries and values travel, and keys stay", lambda *a: (
+ring.reject("queries for keys", "rows differ", lambda *a: (
     queries_travel(*a, values=True)
 ))  # fmt: skip
 ring.reject("a number of the source", "how many tensors are handed on in a round", number_too)

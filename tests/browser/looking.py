@@ -6,13 +6,11 @@ import os
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 from axe_playwright_python.base import AXE_SCRIPT
-from fontTools.ttLib import TTFont
 from playwright.sync_api import Page
 
 from press import HTML
@@ -246,19 +244,3 @@ def kinds(text: str) -> set[str]:
         classes = re.search(r' class="([^"]*)"', attributes)
         found |= {tag, *(f"{tag}.{name}" for name in (classes[1].split() if classes else ()))}
     return found - PLAIN
-
-
-@cache
-def glyphs() -> set[str]:
-    """Read which characters the icon font can show."""
-    with TTFont(HTML / "_static" / "fonts" / "icons.woff2") as font:
-        return {chr(code) for code in font.getBestCmap()}
-
-
-def without_a_glyph(page: Page) -> list[str]:
-    """Name the icons that the font has no glyph for: the theme names many more than it has."""
-    icons = page.evaluate(
-        """() => [...document.querySelectorAll(".fa-solid, .fas, .fa")]
-          .map(e => [e.className, getComputedStyle(e, "::before").content])"""
-    )
-    return [name for name, content in icons if content.strip('"') not in glyphs()]

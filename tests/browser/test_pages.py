@@ -41,7 +41,6 @@ from tests.browser.looking import (
     too_wide,
     unseen,
     wait_for_drawing,
-    without_a_glyph,
 )
 from tests.browser.test_live_pages import PLACED, differing
 
@@ -225,7 +224,6 @@ def test_page(name: str, page: Page, site: str):
     page.set_viewport_size(WIDE)
     wrong |= settle(page, "light") | {
         "has no policy, or two": unless(policies(page) == 1, policies(page)),
-        "shows an icon without a glyph: add it to ICONS": without_a_glyph(page),
         "has a figure that keeps its colours": page.evaluate(CHANGE_THEME, "dark"),
     }
     set_theme(page, "light")

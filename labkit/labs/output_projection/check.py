@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from unittest.mock import patch
 
 import torch
 from torch import Tensor
@@ -317,11 +316,10 @@ def trained(function: Callable[[int, int, bool], Callable[[Tensor], Tensor]]) ->
     x, y = play.evenly(drawn(4_000, play.NUMBERS))
     ends = []
     for h, d_v, shared in ((3, 2, True), (3, 2, False)):
-        with one_thread(), patch.object(play, "copying", side_effect=play.copying) as copying:
+        before = play.DRAWN["sequences"]
+        with one_thread():
             outcome = answer(h=h, d_v=d_v, shared=shared)
-        given = [
-            value for call in copying.mock_calls for value in (*call.args, *call.kwargs.values())
-        ]
+        seen = play.DRAWN["sequences"] - before
         outcome.demand(
             callable(outcome.value),
             "the layer itself, a function or a module that can be called with x",
@@ -336,7 +334,7 @@ def trained(function: Callable[[int, int, bool], Callable[[Tensor], Tensor]]) ->
             f"an error within {NEAR} of the lowest for {h} heads of width {d_v} that share "
             f"{'W_Q, W_K and W_V' if shared else 'nothing'}; an answer of zeros has 1",
             f"on new sequences the layer's error is {error:.3f}"
-            + (meant(out, x, least) or ended(by_token, least, other, shared, sum(given))),
+            + (meant(out, x, least) or ended(by_token, least, other, shared, seen)),
         )
         ends.append(error)
     right(

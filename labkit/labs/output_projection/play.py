@@ -19,6 +19,7 @@ from labkit.models.stories import RELATIONS
 
 POSITIONS, NUMBERS = 4, 8
 WIDTH = NUMBERS + POSITIONS
+DRAWN = {"sequences": 0}  # by copying, in this session
 STEPS, EVERY, BATCH, RATE = 150, 10, 32, 0.05
 SHARED = {  # patterns and sets of values, each either one for all heads or one a head
     "nothing": (False, False),
@@ -34,6 +35,7 @@ def copying(count: int) -> tuple[Tensor, Tensor]:
     the target, (count, 4, 8): the numbers of the token before, for the first token those of the
     last.
     """
+    DRAWN["sequences"] += count
     return posed(torch.randn(count, POSITIONS, NUMBERS))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Mapping
@@ -11,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import cache, wraps
 from itertools import combinations
 from math import prod
+from time import monotonic
 from typing import Any
 
 import torch
@@ -32,7 +32,8 @@ SHARED = "one largest lse was taken off for several queries or heads, and not ea
 NO_SIGN = (
     "out is 0 too where values are 0 or cancel; only an lse of −inf says that nothing was seen"
 )
-PATIENCE = 5.0  # seconds that the ranks get for one example
+GRACE = 1.0  # seconds for a rank that is late to say so
+PATIENCE = 5.0  # seconds that a rank gets for one example
 Part = tuple[Tensor, Tensor]  # out, (..., n_q, d_v), and lse, (..., n_q)
 
 
@@ -63,6 +64,12 @@ def merge(function: Callable[[Part, Part], Part]) -> None:
     low_and_high = [[5000.0], [0.4]], [[5001.0], [1.7]]
     a, b = (part(out, lse) for out, lse in zip(heads, low_and_high, strict=True))
     expect_merged(answer, a, b)
+    # However little a part weighs, its values are large enough to show in the result.
+    draw, gaps = drawing(4), torch.tensor([0, 1, 3, 4.5, 6, 7.5, 9, 11, 13])
+    heavy = draw(9, 3), draw(9)
+    light = draw(9, 3) * (gaps / 2).exp()[:, None], heavy[1] - gaps
+    for a, b in ((heavy, light), (light, heavy)):
+        expect_merged(answer, a, b)
     for seed, (shape, high) in enumerate(
         (((4, 3), 0.0), ((2, 3, 4, 5), 0.0), ((3, 1, 6, 2), 2000.0), ((2, 5, 4, 3), -2000.0))
     ):
@@ -125,7 +132,7 @@ def expect_merged(answer: Answer, a: Part, b: Part) -> None:
             f"{int(off.sum())} of {off.numel()} queries differ, first one for which a has "
             f"{show(a[0][at])} with lse {show(a[1][at])}, b has {show(b[0][at])} with lse "
             f"{show(b[1][at])}, and {show(out[at])} came"
-            + cause(out, wanted.out, wrong_outputs(a, b, high)),
+            + cause(out, wanted.out, wrong_outputs(a, b, high, off)),
         )
 
 
@@ -185,8 +192,12 @@ def taken_for_nothing(a: Part, b: Part) -> dict[str, tuple[Part, Part]]:
     }
 
 
-def wrong_outputs(a: Part, b: Part, high: bool) -> dict[str, Tensor]:
-    """Give outputs of merges that go wrong, by the words for it."""
+def wrong_outputs(a: Part, b: Part, high: bool, off: Tensor) -> dict[str, Tensor]:
+    """Give outputs of merges that go wrong, by the words for it.
+
+    Args:
+        off: for which queries the answer's output is wrong.
+    """
     (out_a, lse_a), (out_b, lse_b) = ((out.double(), lse.double()) for out, lse in (a, b))
     e_a, e_b, low_a, low_b = (x[..., None] for x in (lse_a.exp(), lse_b.exp(), lse_a, lse_b))
     share_a, share_b = e_a / (e_a + e_b), e_b / (e_a + e_b)
@@ -210,7 +221,9 @@ def wrong_outputs(a: Part, b: Part, high: bool) -> dict[str, Tensor]:
         "a part that sees nothing counts as if its lse were a number, and above −12,000": (
             torch.where(low_a == -INF, out_a, torch.where(low_b == -INF, out_b, right_out))
         ),
-        "that is the part with the larger lse alone": torch.where(low_a > low_b, out_a, out_b),
+        "that is the part with the larger lse alone": torch.where(
+            off[..., None], torch.where(low_a > low_b, out_a, out_b), right_out
+        ),
         "the two were added as they are": out_a + out_b,
         "each has the other's weight": share_b * out_a + share_a * out_b,
         "they were weighted by lse, and not by its exponential": (low_a * out_a + low_b * out_b)
@@ -268,8 +281,8 @@ TILES: tuple[Tiles, ...] = (
     (1, 1, 17, 24, 3, 2, 4, 9, True, "any"),
     (2, 3, 10, 17, 5, 4, 6, 9, False, "any"),
     (2, 3, 11, 16, 9, 7, 4, 6, True, "any"),
-    (1, 2, 9, 16, 5, 3, 6, 4, True, "rise"),
-    (3, 1, 7, 12, 4, 6, 5, 9, False, "fall"),
+    (1, 2, 9, 16, 5, 3, 6, 4, False, "rise"),
+    (3, 1, 7, 17, 4, 6, 5, 9, True, "fall"),
     (1, 2, 10, 17, 4, 6, 3, 5, True, "are 3,200 higher"),
     (2, 1, 7, 12, 4, 6, 3, 5, False, "are 3,200 lower"),
     (2, 1, 9, 16, 4, 6, 5, 3, True, "are 12,000 lower"),
@@ -294,8 +307,10 @@ KEPT = 16  # tensors of a tile's shape that may be alive at once: one for each s
 ZEROS = "have values of 0"
 REMARKS = {
     "any": "",
-    "rise": "; in this example scores rise from key to key",
-    "fall": "; in this example scores fall from key to key",
+    "rise": "; in this example later keys have higher scores, and where a key weighs little its "
+    "values are large",
+    "fall": "; in this example later keys have lower scores, and where a key weighs little its "
+    "values are large",
     "are 3,200 higher": "; in this example 3,200 was added to all scores",
     "are 3,200 lower": "; in this example 3,200 was taken off all scores",
     "are 12,000 lower": "; in this example 12,000 was taken off all scores",
@@ -306,8 +321,8 @@ REMARKS = {
     ZEROS: "; in this example the values of keys 0 to 3, 8 to 11, and so on are 0",
 }
 RAISED = {  # by how much scores rise from key to key and from head to head; how high the first is
-    "rise": (2, 0, 0),
-    "fall": (-2, 0, 0),
+    "rise": (0.75, 0, 0),
+    "fall": (-0.75, 0, 0),
     "are 3,200 higher": (0, 0, 3200),
     "are 3,200 lower": (0, 0, -3200),
     "are 12,000 lower": (0, 0, -12_000),
@@ -511,7 +526,11 @@ def drawn(seed: int, sizes: tuple[int, ...], what: str) -> list[Tensor]:
     slope, step, constant = RAISED[what]
     heads = torch.arange(B * h).view(B, h, 1)
     # The scale takes √d_k away again.
-    q[..., 0], k[..., 0] = d_k**0.5, constant + slope * torch.arange(n_k) + step * heads
+    rise = (slope * torch.arange(n_k)).expand(B, h, n_k)
+    if what in ("rise", "fall"):  # in every second head by 11 at once
+        rise = rise.where(heads % 2 == 0, (rise / 11).floor() * 11)
+        v *= ((rise.amax(dim=-1, keepdim=True) - rise) / 2).exp()[..., None]
+    q[..., 0], k[..., 0] = d_k**0.5, constant + rise + step * heads
     if what == ZEROS:
         v[..., torch.arange(n_k) // 4 % 2 == 0, :] = 0.0
     return [q, k, v]
@@ -958,9 +977,8 @@ def known_cuts(layer: MultiHeadAttention, rank: int, world: int) -> dict[str, Te
         return torch.cat([*parts, of_heads(layer.w_v.weight, layer.d_v, read)]).double()
 
     apart = list(range(rank, layer.h, world))
-    g, copies = max(layer.h_kv // world, 1), max(world // layer.h_kv, 1)
+    g = max(layer.h_kv // world, 1)
     whole = layer.w_qkv.weight.detach().double()
-    rows, of_values = dealt(mine, sorted({i // readers for i in mine})), g * layer.d_v
     return {
         "w_qkv was cut in equal pieces as it lies, and first in it are the rows of all queries": (
             whole.tensor_split(world)[rank]
@@ -976,9 +994,6 @@ def known_cuts(layer: MultiHeadAttention, rank: int, world: int) -> dict[str, Te
         ),
         "heads of keys were chosen by the rank's number, and not by what its queries read": dealt(
             mine, [i % layer.h_kv for i in range(rank * g, (rank + 1) * g)]
-        ),
-        "values were divided by the number of their copies, but a query head reads only one": (
-            torch.cat([rows[:-of_values], rows[-of_values:] / copies])
         ),
     }
 
@@ -996,6 +1011,8 @@ RINGS: tuple[Rings, ...] = (
     (1, 2, 3, 4, 6, 5, "any"),
     (4, 2, 3, 5, 16, 7, "lie apart"),
     (5, 1, 2, 4, 3, 6, "have values of 0"),
+    (5, 2, 1, 4, 6, 3, "rise"),
+    (3, 2, 1, 6, 5, 4, "fall"),
 )
 LONG_RING = (5, 1, 1, 7, 3, 2, "any")  # m is larger than the widths
 
@@ -1025,7 +1042,6 @@ class Ring:
     ended: set[int] = field(default_factory=set)
     waiting: set[int] = field(default_factory=set)  # in a shift
     errors: dict[int, BaseException] = field(default_factory=dict)
-    threads: dict[int, int] = field(default_factory=dict)
     sent: dict[int, int] = field(default_factory=dict)  # bytes
     late: bool = False
 
@@ -1067,12 +1083,13 @@ class Ring:
             f"{waits} is in shift {self.calls[waits]}",
         )
 
-    def give_up(self) -> None:
-        """Stop the ranks that still run, for a loop would go on in the background."""
-        for rank, ident in self.threads.items():
-            if rank not in self.ended and rank not in self.errors:
-                stop = ctypes.pythonapi.PyThreadState_SetAsyncExc
-                stop(ctypes.c_ulong(ident), ctypes.py_object(SystemExit))
+    def overdue(self, ranks: list[int], still: str = "") -> Refused:
+        names = f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {ranks}"
+        return Refused(
+            f"an answer of every rank within {PATIENCE:g} seconds",
+            f"{names} of {self.world} gave none, and did not wait for others; is there a loop "
+            f"without end?{still}",
+        )
 
 
 class Refused(Exception):  # noqa: N818 (it is a sentence to a learner, not an error of the code)
@@ -1084,24 +1101,40 @@ class Refused(Exception):  # noqa: N818 (it is a sentence to a learner, not an e
 
 
 class OnRing:
-    """What a learner's function gets for a rank: it notes what is done, and has shift alone."""
+    """What a learner's function gets for a rank: it notes what is done, and has shift alone.
+
+    A rank that is late is refused, so that a loop without end comes to an end of its own.
+    """
 
     def __init__(self, real: Rank, ring: Ring) -> None:
-        self.rank, self.world = real.rank, real.world
-        self._real, self._ring = real, ring
+        self._real, self._ring, self._until = real, ring, monotonic() + PATIENCE
 
     def __repr__(self) -> str:
         return repr(self._real)
 
     @property
+    def rank(self) -> int:
+        return self.in_time()._real.rank
+
+    @property
+    def world(self) -> int:
+        return self.in_time()._real.world
+
+    @property
     def sent(self) -> int:
         return self._real.sent
 
+    def in_time(self) -> OnRing:
+        if monotonic() > self._until:
+            raise self._ring.overdue([self._real.rank])
+        return self
+
     def shift(self, t: Tensor) -> Tensor:
-        self._ring.enter(self.rank)
-        self._ring.waiting.add(self.rank)
+        rank = self.rank
+        self._ring.enter(rank)
+        self._ring.waiting.add(rank)
         came = self._real.shift(t)
-        self._ring.waiting.discard(self.rank)
+        self._ring.waiting.discard(rank)
         return came
 
     def all_gather(self, t: Tensor) -> list[Tensor]:
@@ -1112,6 +1145,20 @@ class OnRing:
 
     def only_shift(self, name: str) -> Refused:
         return Refused("the ranks reach each other by rank.shift alone", f"{name} was called")
+
+
+class InTime(TorchFunctionMode):
+    """Refuses a rank that still computes when its time is over."""
+
+    def __init__(self, rank: OnRing) -> None:
+        super().__init__()
+        self.rank = rank
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        self.rank.in_time()
+        return func(*args, **(kwargs or {}))
 
 
 def on_a_ring(function: Any) -> Any:
@@ -1127,12 +1174,11 @@ def on_a_ring(function: Any) -> Any:
         ring: Ring = shown.value
 
         def on_rank(rank: Rank) -> Any:
-            ring.threads[rank.rank] = threading.get_ident()
-            given = ring.blocks[rank.rank]
+            given, own = ring.blocks[rank.rank], OnRing(rank, ring)
             watch = ring.watches[rank.rank].beyond(given) if ring.watches else nullcontext()
             try:
-                with watch:
-                    got = function(OnRing(rank, ring), *given)
+                with InTime(own), watch:
+                    got = function(own, *given)
                 ring.sent[rank.rank] = rank.sent
                 ring.leave(rank.rank)
                 return got
@@ -1141,14 +1187,12 @@ def on_a_ring(function: Any) -> Any:
                 raise
 
         try:
-            return run(on_rank, ring.world, timeout=PATIENCE)
+            return run(on_rank, ring.world, timeout=PATIENCE + GRACE)
         except TimeoutError:
             ring.late = True
         except RuntimeError:
             if not ring.errors:
                 raise
-        finally:
-            ring.give_up()
 
     return call
 
@@ -1249,12 +1293,10 @@ def expect_end(answer: Answer, outcome: Outcome, ring: Ring) -> None:
     if error is not None:
         happened = f"on rank {rank} of {ring.world}: {blame(error)}"
         raise outcome.complaint("it runs on every rank", happened) from error
-    outcome.demand(
-        not ring.late,
-        f"an answer of every rank within {PATIENCE:g} seconds",
-        f"ranks {[r for r in range(ring.world) if r not in ring.ended | ring.waiting]} of "
-        f"{ring.world} gave none, and did not wait for others; is there a loop without end?",
-    )
+    if ring.late:
+        late = [r for r in range(ring.world) if r not in ring.ended | ring.waiting]
+        told = ring.overdue(late, " It may run on until you restart the kernel")
+        raise outcome.complaint(told.expected, told.happened)
 
 
 def wrong_rings(q: Tensor, k: Tensor, v: Tensor, world: int) -> dict[str, Tensor]:
@@ -1310,9 +1352,6 @@ def wrong_rings(q: Tensor, k: Tensor, v: Tensor, world: int) -> dict[str, Tensor
     def passed(rank: int, step: int) -> int:
         return rank - step
 
-    def late(rank: int, step: int) -> int:
-        return rank - max(step - 1, 0)
-
     def again(rank: int, step: int) -> int:
         return rank - min(step, 1)
 
@@ -1328,10 +1367,7 @@ def wrong_rings(q: Tensor, k: Tensor, v: Tensor, world: int) -> dict[str, Tensor
         "what is hidden has a finite score, and not −inf": finite @ v.double(),
         "keys travel, and values stay": travelled(q=own, k=passed, v=own),
         "values travel, and keys stay": travelled(q=own, k=own, v=passed),
-        "values come a step later than their keys": travelled(q=own, k=passed, v=late),
-        "keys come a step later than their values": travelled(q=own, k=late, v=passed),
         "queries travel, and keys and values stay": travelled(q=passed, k=own, v=own),
-        "queries and values travel, and keys stay": travelled(q=passed, k=own, v=passed),
         "a rank hands on its own block again, and not what came": travelled(
             q=own, k=again, v=again
         ),

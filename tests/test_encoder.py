@@ -12,7 +12,8 @@ os.environ |= {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
 
 import pytest
 import torch
-from transformers import BertConfig, BertModel
+import torch.nn.functional as F
+from transformers import AutoTokenizer, BertConfig, BertModel
 
 from labkit import MultiHeadAttention
 from labkit.models import encoder
@@ -87,11 +88,14 @@ def test_everything_equals_transformers(which, small):
     torch.testing.assert_close(encoded.weights.transpose(2, 3)[:, token], weights, **close)
 
 
-def test_sentence_vectors_equal_those_of_sentence_transformers():
-    from sentence_transformers import SentenceTransformer
-
-    theirs = SentenceTransformer(str(_package_folder()), device="cpu")
-    expected = theirs.encode(SENTENCES, convert_to_tensor=True)
+def test_sentence_vectors_are_what_the_model_card_computes():
+    folder = _package_folder()
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    inputs = tokenizer(SENTENCES, padding=True, return_tensors="pt")
+    with torch.no_grad():
+        tokens = BertModel.from_pretrained(folder)(**inputs).last_hidden_state
+    mask = inputs["attention_mask"].unsqueeze(-1)
+    expected = F.normalize((tokens * mask).sum(1) / mask.sum(1))
     torch.testing.assert_close(
         load_encoder().encode(SENTENCES).vectors, expected, rtol=0, atol=1e-5
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch.distributions import Binomial
 
 from labkit.models import probes, retrieval
 from labkit.models.encoder import load_encoder
@@ -20,10 +21,14 @@ from labkit.models.sentences import (
 
 @pytest.mark.parametrize("of", [6, 60])
 def test_an_interval_is_where_the_count_is_not_refuted(of: int):
-    scipy = pytest.importorskip("scipy.stats")
-    for count in (0, 1, of // 2, of):
-        theirs = scipy.binomtest(count, of).proportion_ci()
-        assert probes.interval(count, of) == pytest.approx(tuple(theirs), abs=1e-9)
+    counts = torch.arange(of + 1, dtype=torch.float64)
+    for count in range(of + 1):
+        ends = torch.tensor(probes.interval(count, of), dtype=torch.float64)
+        low, high = Binomial(of, ends[:, None]).log_prob(counts).exp()
+        tails = [float(low[count:].sum()), float(high[: count + 1].sum())]
+        assert tails == pytest.approx([0.025 if count else 1, 0.025 if count < of else 1])
+    assert probes.interval(0, of)[0] == 0
+    assert probes.interval(of, of)[1] == 1
 
 
 def test_an_interval_of_more_than_all_is_refused():

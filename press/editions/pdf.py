@@ -1,7 +1,8 @@
 """Print the built pages as one PDF, with the browser that the page tests use: ``pdf.py``.
 
 The pages become one document with a style sheet of its own. It is printed again until the page
-numbers in the contents and beside the links to answers are those of the pages.
+numbers in the contents and beside the links to answers are those of the pages. Paged.js 0.4.3 would
+count them itself, but takes longer and loses lines of code where a page breaks.
 """
 
 from __future__ import annotations

@@ -18,7 +18,8 @@ from press.browser import ARGUMENTS, OFFLINE, find
 
 PICTURES = BUILD / "pictures"
 FIGURES = "figure.plotly-figure, figure.live-figure"
-VIEW: ViewportSize = {"width": 1000, "height": 900}
+# Taller than any figure: the browser cuts off what is below its window.
+VIEW: ViewportSize = {"width": 1000, "height": 2000}
 WIDTH = 720
 PLOTLY = HTML / "_static" / "plotly.min.js"
 # Without what stands below the picture in words or needs a hand to open, and without the room

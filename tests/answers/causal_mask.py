@@ -589,7 +589,7 @@ depends.reject(
 )
 depends.reject(
     "a tolerance relative to each output",
-    "up to rounding.*a relative tolerance is none",
+    "too many.*a relative tolerance is none",
     map_by_closeness(rtol=1e-5, atol=1e-8),
 )
 depends.reject(
@@ -701,7 +701,7 @@ depends.reject(
 
 # What an answer makes of many numbers at once
 
-PLACE = "takes the place of hidden scores is higher than the visible"
+PLACE = "something lies above the visible scores, in the place of hidden ones or as a bound"
 for fill in (-1e9, -1e38):
     weights.reject(
         f"{fill:g}, then times the mask", PLACE, lambda s, m, fill=fill: filled(s, m, fill) * m

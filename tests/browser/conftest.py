@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import threading
 from collections.abc import Iterator
 from functools import partial
@@ -13,7 +15,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 from xdist.scheduler import LoadScopeScheduling
 
-from press import HTML, archive
+from press import BUILD, HTML, archive
 from press.browser import ARGUMENTS, OFFLINE, find
 from tests.browser.looking import WIDE
 from tests.browser.serving import Quiet
@@ -36,6 +38,35 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Visits:
     return Visits(config, log)
 
 
+BROWSER = pytest.StashKey[Browser]()
+REPORTS = BUILD / "reports" / "pages"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """Keep of a test that fails a picture of each tab; with TRACE set its steps, too.
+
+    A trace of every test would take half as much time again, and so would pytest-playwright's.
+    """
+    browser = item.config.stash.get(BROWSER, None)
+    traced = browser.contexts if browser and os.environ.get("TRACE") else []
+    for context in traced:
+        context.tracing.start(screenshots=True, snapshots=True)
+    name, kept = re.sub(r"[^\w-]+", "-", item.name), []
+    try:
+        return (yield)
+    except (Exception, pytest.fail.Exception):
+        kept = [REPORTS / f"{name}-{i}.zip" for i, _ in enumerate(traced)]
+        tabs = [tab for one in browser.contexts for tab in one.pages] if browser else []
+        for i, tab in enumerate(tab for tab in tabs if tab.url != "about:blank"):
+            tab.screenshot(path=REPORTS / f"{name}-{i}.png")
+        item.add_report_section("call", "pictures and traces", f"{REPORTS}/{name}-*")
+        raise
+    finally:
+        for i, context in enumerate(traced):
+            context.tracing.stop(path=kept[i] if kept else None)
+
+
 @pytest.fixture(scope="session")
 def site() -> Iterator[str]:
     handler = partial(Quiet, directory=str(HTML))
@@ -46,10 +77,11 @@ def site() -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def browser() -> Iterator[Browser]:
+def browser(pytestconfig: pytest.Config) -> Iterator[Browser]:
     with sync_playwright() as playwright:
         options = {"executable_path": find(), "args": [*ARGUMENTS, OFFLINE]}
         with playwright.chromium.launch(**options) as browser:
+            pytestconfig.stash[BROWSER] = browser
             yield browser
 
 

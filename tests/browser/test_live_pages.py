@@ -25,7 +25,7 @@ from labkit.figures.trained_heads import LETTERS
 from labkit.ledger.nested import agrees, flat
 from labkit.models.gpt import load_gpt
 from labkit.models.reporters import OFFSETS, POSITIONS
-from labkit.models.stories import VOCABULARY, Stories, decode, encode
+from labkit.models.stories import VOCABULARY, encode
 from press import BOOK, HTML
 from press.notebooks import NOTEBOOKS, name, outputs, read
 from tests.browser.looking import (
@@ -651,17 +651,6 @@ def test_fewer_heads_take_the_heads_of_keys_with_them(page: Page, site: str):
     check_values(shown, "decoding_cache", state)
 
 
-@TAKES_LONG
-@pytest.mark.parametrize("figure", ["decoding_cache", "ranks"])
-def test_it_counts_alike_in_many_states(page: Page, site: str, dice: random.Random, figure: str):
-    shown, start = open_figure(page, site, figure), PLACED[figure][1]
-    shown.evaluate(PLAY_PYTHON, [figure, start, {}])
-    for _ in range(300 if EVERYTHING else 40):
-        target = {trait: dice.choice(options) for trait, options in start["options"].items()}
-        shown.evaluate(SET_TRAITS, target)
-        check_values(shown, figure, start | target)
-
-
 def test_ranks_show_what_they_hold_compute_and_send(page: Page, site: str):
     shown = open_figure(page, site, "ranks")
     target = {"h": 8, "h_kv": 2, "world": 4, "stage": "x on every rank"}
@@ -818,19 +807,6 @@ def test_tiles_play_to_their_end_and_stop_where_they_are_paused(browser: Browser
     context.close()
 
 
-@TAKES_LONG
-def test_tiles_are_counted_alike_in_many_states(page: Page, site: str, dice: random.Random):
-    shown, start = open_figure(page, site, "tiles"), PLACED["tiles"][1]
-    shown.evaluate(PLAY_PYTHON, ["tiles", start, {}])
-    for _ in range(300 if EVERYTHING else 40):
-        target = {trait: dice.choice(options) for trait, options in start["options"].items()}
-        shown.evaluate(SET_TRAITS, target)
-        check_values(shown, "tiles", start | target)
-        told = shown.locator(".live-spoken").inner_text()
-        assert "not equal" not in told
-        assert ("equal to" in told) == ("are written" in told)
-
-
 def test_heads_are_sorted_and_tokens_chosen_with_the_mouse(page: Page, site: str):
     shown = open_figure(page, site, "head_viewer")
     sentence = "The agent merged the pull request after review."
@@ -929,18 +905,6 @@ def test_a_model_that_does_not_come_can_be_asked_for_again(reader: BrowserContex
     shown.get_by_role("button", name=LOADER).wait_for(state="hidden")
     assert shown.locator("textarea").evaluate("box => box === document.activeElement")
     page.close()
-
-
-def test_random_stories_have_the_models_probabilities(page: Page, site: str, dice: random.Random):
-    shown = open_figure(page, site, "small_gpt")
-    box = shown.locator("textarea")
-    for i, ids in enumerate(
-        Stories.draw(SETTINGS, small_gpt.MOST_WORDS, seed=dice.randrange(99)).ids
-    ):
-        box.fill(decode(ids[: None if i == 0 else dice.randrange(1, small_gpt.MOST_WORDS)]))
-        turn(page, shown.locator('[type="checkbox"]').nth(dice.randrange(4)), dice)
-        shown.locator(".live-heads button").nth(dice.randrange(8)).click()
-        check_values(shown, "small_gpt", read_state(shown, "small_gpt"))
 
 
 def test_what_the_model_does_not_know_is_named_and_stays(page: Page, site: str):

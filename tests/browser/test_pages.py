@@ -2,8 +2,9 @@
 
 A page is opened once, on a phone and then wide; one page of each kind once more as a file. Chapters
 and labs are opened every time, and of audits and other pages the few that together have every kind
-of element: they are also judged on whether they are for everyone. All pages are opened and judged
-with `make pages ALL=1`. All that a visit finds wrong is told at once, by the demand that it breaks.
+of element: they are also judged on whether they are for everyone. The others are only looked at on
+a phone. All pages are opened and judged with `make pages ALL=1`. All that a visit finds wrong is
+told at once, by the demand that it breaks.
 """
 
 from __future__ import annotations
@@ -71,6 +72,8 @@ AROUND = {"exclude": [["article"]]}
 # What a page asks for as it is opened, before a figure is drawn or a model played.
 MOST_BYTES, MOST_REQUESTS = 310_000, 12
 SEARCH_BYTES = 480_000  # with all that it knows of the pages
+
+OPEN_FOLDS = "document.querySelectorAll('details').forEach(fold => { fold.open = true; })"
 
 # Bring each figure near the window, as a reader does, and wait until it is drawn.
 DRAW_FIGURES = """async () => {
@@ -235,6 +238,20 @@ def test_page(name: str, page: Page, site: str):
     judge(wrong | heard.demands() | light | said(name))
 
 
+def test_no_other_page_is_too_wide_or_logs_an_error(page: Page, site: str):
+    heard = listen(page)
+    page.set_viewport_size(PHONE)
+    wrong: dict[str, list[str]] = {}
+    for name in PAGES:
+        if name not in OPENED:
+            page.goto(f"{site}/{name}")
+            page.evaluate(OPEN_FOLDS)
+            wrong[f"{name} scrolls sideways"] = too_wide(page)
+            wrong |= {f"{name} {demand}": [*found] for demand, found in heard.demands().items()}
+            heard.forget()
+    judge(wrong)
+
+
 # A file has another origin than a page from a server, and no modules: scripts are what may fail.
 @pytest.mark.parametrize("name", sorted(AS_FILES))
 def test_page_opens_by_double_click(name: str, page: Page, unpacked: str):
@@ -249,7 +266,7 @@ def test_page_opens_by_double_click(name: str, page: Page, unpacked: str):
 def settle(page: Page, theme: str) -> dict[str, list[str]]:
     """Open what is folded, draw every figure, and judge how the page is laid out."""
     set_theme(page, theme)
-    page.evaluate("document.querySelectorAll('details').forEach(fold => { fold.open = true; })")
+    page.evaluate(OPEN_FOLDS)
     return {
         "has a figure that is not drawn": page.evaluate(DRAW_FIGURES),
         "has a formula that is not seen": unseen(page),

@@ -190,7 +190,10 @@ def far_mistakes(scores: Tensor, may: Tensor) -> dict[str, Tensor]:
     told["the largest score of all rows is taken off every row"] = shared
     if not may.expand_as(scores).gather(-1, scores.argmax(-1, keepdim=True)).all():
         low = scores[may.expand_as(scores)].max() < -1
-        cause = "what takes the place of hidden scores is higher than the visible ones"
+        cause = (
+            "something lies above the visible scores, in the place of hidden ones or as a bound; "
+            "or the row was taken for an empty one"
+        )
         counts = "a hidden score still counts, in a maximum or, lowered too little, in the softmax"
         told[cause if low else counts] = 0 * e
         told["the hidden score was lowered, but not enough"] = scores.softmax(dim=-1)
@@ -353,12 +356,16 @@ def dependence(function: Callable[[Function, Tensor], Tensor]) -> None:
         told = [
             w for w, map_ in mistaken_for.items() if torch.equal(found, map_) and not map_.all()
         ]
-        maps = [answer(network=other, x=some_inputs(n, 6)).value for other in NETWORKS[:5]]
+        maps = [answer(network=other, x=some_inputs(n, 6)).value for other in NETWORKS[:7]]
         if found.any() and all(torch.equal(found, map_) for map_ in maps):
             told = ["; every network gets this map: is network called?"]
         missing, too_many = depends & ~found, found & ~depends
-        if not told and (missing if depends.triu(1).any() else too_many).any():
-            told = [network.suspicion(partial(mistaken, x=x))]
+        if not told:
+            leaking = bool(depends.triu(1).any())
+            if leaking and missing.any():
+                told = [network.suspicion(partial(mistaken, x=x))]
+            elif too_many.any():
+                told = [(SOUND if leaking else network).suspicion(partial(mistaken, x=x))]
         outcome.demand(
             False,
             f"True for exactly the {int(depends.sum())} pairs of output and input that depend",
@@ -622,6 +629,9 @@ ROUNDING: tuple[tuple[str, Network | None], ...] = (
         unheard(lambda total: 2e-7 * total),
     ),
 )
+
+
+SOUND = Network("each output is its own input", itself, lambda x: 1.0 * x)
 
 
 def faint(x: Tensor) -> Tensor:

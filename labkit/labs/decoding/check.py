@@ -1422,6 +1422,13 @@ class DealtInTurn(Concatenates):
         return k, v
 
 
+class KeepsACopy(Concatenates):
+    """keeps a copy of the layer, as it is when the decoder is made"""
+
+    def __init__(self, layer: MultiHeadAttention) -> None:
+        super().__init__(deepcopy(layer))
+
+
 class WithoutBiases(Concatenates):
     """the layer's biases are left out"""
 
@@ -1554,7 +1561,7 @@ SOUND = tuple(
     made(sort)
     for sort in (
         *(Concatenates, LabkitsOwn, ReadsAllAgain, CountsFromSeven, CountsOnAfterClear),
-        *(OneByOne, BackToFront, InTwoParts, TurnsLate, WithRoom),
+        *(OneByOne, BackToFront, InTwoParts, TurnsLate, WithRoom, KeepsACopy),
     )
 )
 UNSOUND = tuple(

@@ -7,10 +7,13 @@ window.make = (tag, attributes = {}, ...children) => {
   return made;
 };
 
+const root = document.documentElement;
+
 // A link to a verdict shows what is folded in it, and what it is folded into.
 function unfold() {
   const target = document.getElementById(location.hash.slice(1));
   if (!(target instanceof HTMLDetailsElement)) return;
+  if (target.closest(".verdicts")) delete root.dataset.verdicts;
   /** @type {HTMLDetailsElement | null | undefined} */
   let fold = target;
   for (; fold; fold = fold.parentElement?.closest("details")) fold.open = true;
@@ -20,7 +23,6 @@ document.addEventListener("DOMContentLoaded", unfold);
 window.addEventListener("hashchange", unfold);
 
 // On paper nothing can be opened, and ink is dark: print light, with verdicts and answers open.
-const root = document.documentElement;
 let before;
 window.addEventListener("beforeprint", () => {
   /** @type {NodeListOf<HTMLDetailsElement>} */
@@ -32,4 +34,45 @@ window.addEventListener("beforeprint", () => {
 window.addEventListener("afterprint", () => {
   root.dataset.theme = before.theme;
   before.folds.forEach((fold) => { fold.open = false; });
+});
+
+// Which answer of a question is the right one: its reason begins with that word.
+document.addEventListener("DOMContentLoaded", () => {
+  for (const answer of document.querySelectorAll(".quiz details")) {
+    const reason = answer.querySelector(":scope > :not(summary)")?.textContent ?? "";
+    answer.toggleAttribute("data-right", reason.startsWith("Right."));
+  }
+});
+
+// A reader who wants the text alone turns the verdicts off; this browser remembers it.
+const VERDICTS = "attention-executed-verdicts";
+const asked = () => {
+  try {
+    return localStorage.getItem(VERDICTS);
+  } catch {
+    return null;
+  }
+};
+if (asked() === "hidden") root.dataset.verdicts = "hidden";
+document.addEventListener("DOMContentLoaded", () => {
+  const buttons = document.querySelector(".article-header-buttons");
+  if (!buttons || !document.querySelector("article .verdicts")) return;
+  const button = make("button", { type: "button", class: "btn btn-sm verdicts-button" });
+  const show = () => {
+    const hidden = root.dataset.verdicts === "hidden";
+    button.textContent = hidden ? "Show verdicts" : "Hide verdicts";
+  };
+  button.addEventListener("click", () => {
+    if (root.dataset.verdicts === "hidden") delete root.dataset.verdicts;
+    else root.dataset.verdicts = "hidden";
+    try {
+      localStorage.setItem(VERDICTS, root.dataset.verdicts ?? "shown");
+    } catch {
+      // Then it holds for this page.
+    }
+    show();
+  });
+  show();
+  window.addEventListener("hashchange", show);
+  buttons.prepend(button);
 });

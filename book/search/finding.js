@@ -2,11 +2,23 @@
 
 // A word in a title says more of what a page is about than one in its first paragraph, and that
 // more than one in passing. The same of a section: its heading, its text, a name in its code.
-const WEIGHTS = { title: 6, heading: 4, name: 4, lead: 2, says: 2, text: 1, code: 1 };
+const WEIGHTS = { title: 6, also: 4, heading: 4, name: 4, lead: 2, says: 2, text: 1, code: 1 };
 // A section adds to its page, the second half as much as the first, and so on.
 const SHARE = 0.5;
-// What is worth less than this part of the best of its kind, or of all, is not shown.
-const WORTH = { kind: 0.1, all: 0.02 };
+// What is worth less than this part of the best is not shown.
+const WORTH = 0.05;
+// How much more a text is worth that has the typed words in a row, for each after the first.
+const IN_A_ROW = 2;
+const FIRST = 3; // results that stand before the others, of whatever kind
+const MOST_OF = 0.75; // of a title's words
+export const GLOSSARY = "book/glossary.html";
+const REFERENCE = "book/reference.html";
+// Chapters are what the book is for; audits repeat their words, and lists have many.
+const KIND = { chapter: 2, lab: 1, page: 1, audit: 0.5 };
+const LISTS = {
+  [GLOSSARY]: 0.6, "book/bibliography.html": 0.6, [REFERENCE]: 0.2,
+  "book/changelog.html": 0.3, "book/verdict-history.html": 0.3,
+};
 
 /** @type {any} */
 export let book; // what the index has, once it is there
@@ -50,8 +62,8 @@ export async function open({ pages, sections, claims, stopwords }) {
     terms: new Map(),
     stopwords: new Set(stopwords),
     stem: (word) => stemmer.stemWord(word),
-    pages: pages.map(([name, kind, title, lead, text], id) => (
-      { id, kind, title, lead, text, address: `${name}.html`, number: number(name, kind) }
+    pages: pages.map(([name, kind, title, lead, text, also], id) => (
+      { id, kind, title, lead, text, also, address: `${name}.html`, number: number(name, kind) }
     )),
     sections: sections.map(([page, anchor, heading, text, code], id) => (
       { id, page, anchor, heading, text, code }
@@ -61,7 +73,7 @@ export async function open({ pages, sections, claims, stopwords }) {
     )),
   };
   book.index = {
-    pages: await makeIndex(["title", "lead", "text"], book.pages),
+    pages: await makeIndex(["title", "also", "lead", "text"], book.pages),
     sections: await makeIndex(["heading", "text", "code"], book.sections),
     claims: await makeIndex(["name", "says"], book.claims),
   };
@@ -112,57 +124,105 @@ function score(index, words) {
   return found;
 }
 
-// What has all words stands before what has some.
-const weighed = ({ worth, has }, words) => worth * (has.size / words.length) ** 2;
+// How much a word tells: one that many sections have tells little.
+function rarities(found, words) {
+  const counts = words.map(() => 0);
+  for (const { has } of found.values()) for (const i of has) counts[i]++;
+  return counts.map((count) => Math.log(1 + book.sections.length / (1 + count)));
+}
+
+const sum = (numbers) => numbers.reduce((total, number) => total + number, 0);
 const best = (entries) => entries.sort((a, b) => b.worth - a.worth);
+const stems = (text) => wordsOf(text).filter((word) => !book.stopwords.has(word)).map(book.stem);
+const joined = (text) => ` ${wordsOf(text).join(" ")} `;
 
 export function search(typed) {
   const given = typedWords(typed);
   const words = given.map((word, i) => asked(word, i === given.length - 1));
   // What one writes as two words may be one: layer norm, LayerNorm.
   given.slice(1).forEach((word, i) => {
-    const joined = book.stem(given[i] + word);
-    if (book.words.has(joined)) for (const { terms } of words.slice(i, i + 2)) terms.push(joined);
+    const one = book.stem(given[i] + word);
+    if (book.words.has(one)) for (const { terms } of words.slice(i, i + 2)) terms.push(one);
   });
   const inPages = score(book.index.pages, words);
   const inSections = score(book.index.sections, words);
-  const found = [];
+  const telling = rarities(inSections, words);
+  // What has all words stands before what has some, and what has them in a row before both.
+  const weighed = ({ worth, has }) => (
+    worth * (sum([...has].map((i) => telling[i])) / sum(telling)) ** 2
+  );
+  const phrase = joined(typed);
+  const inARow = (...texts) => (
+    texts.some((text) => joined(text).includes(phrase)) ? IN_A_ROW ** (wordsOf(typed).length - 1) : 1
+  );
   const below = book.pages.map(() => []);
   for (const [id, hit] of inSections) {
     const section = book.sections[id];
-    below[section.page].push({ ...section, ...hit, worth: weighed(hit, words) });
+    const worth = weighed(hit) * inARow(section.heading, section.text);
+    below[section.page].push({ ...section, ...hit, worth });
   }
+  const pages = [];
   for (const page of book.pages) {
     const own = inPages.get(page.id);
     const sections = best(below[page.id]);
     if (!own && !sections.length) continue;
     const has = new Set([own, ...sections].flatMap((hit) => [...(hit?.has ?? [])]));
     const worth = sections.reduce(
-      (sum, section, i) => sum + section.worth * SHARE ** i, own?.worth ?? 0,
+      (total, section, i) => total + section.worth * SHARE ** i,
+      (own?.worth ?? 0) * (own ? inARow(page.title, page.lead, page.text) : 1),
     );
+    const counts = KIND[page.kind] * (LISTS[page.address] ?? 1);
     const match = own?.match ?? new Set();
-    found.push({ ...page, match, sections, worth: weighed({ worth, has }, words) });
+    pages.push({ ...page, match, sections, worth: counts * weighed({ worth, has }) });
   }
-  const claims = [...score(book.index.claims, words)].map(([id, hit]) => (
-    { ...book.claims[id], ...hit, worth: weighed(hit, words) }
+  const claims = best([...score(book.index.claims, words)].map(([id, hit]) => (
+    { ...book.claims[id], ...hit, worth: weighed(hit) }
+  )));
+  return arranged(typed.trim().toLowerCase(), worthy(best(pages)), worthy(claims));
+}
+
+// First what bears this name, then the chapter, or else the page, with these words in its title, then what the glossary
+// or the reference says of them, then what is worth most.
+function arranged(typed, pages, claims) {
+  const asked = stems(typed);
+  const named = [
+    ...claims.filter((claim) => typed.includes("/") && `/${claim.name}`.endsWith(`/${typed}`)),
+    ...pages.filter((page) => isNamed(page, typed, asked)),
+  ];
+  const byTitle = pages.filter(({ title, also }) => hasAll(stems(`${title} ${also}`), asked));
+  const titled = byTitle.find(({ kind }) => kind === "chapter") ?? byTitle[0];
+  const isMeant = {
+    [GLOSSARY]: ({ heading }) => stems(heading).join() === asked.join(),
+    [REFERENCE]: ({ heading }) => heading.toLowerCase() === typed,
+  };
+  const said = pages.filter(({ address }) => address in isMeant).flatMap(({ address, sections }) => (
+    sections.filter((section) => section.text && isMeant[address](section))
+      .map((section) => ({ ...section, kind: "entry", address }))
   ));
-  const entries = best([...found, ...claims]);
-  const named = entries.filter((entry) => isNamed(entry, typed.trim().toLowerCase()));
-  return { named, entries: worthy(entries).filter((entry) => !named.includes(entry)) };
+  const own = [...named, ...(titled ? [titled] : []), ...said.slice(0, 1)];
+  // Of the audits, which repeat each other, one.
+  const audit = own.concat(pages).find(({ kind }) => kind === "audit");
+  const rest = pages.filter((page) => (
+    own.every(({ address }) => address !== page.address) && (page.kind !== "audit" || page === audit)
+  ));
+  const first = [...new Set([...own, ...rest])].slice(0, Math.max(FIRST, named.length));
+  return {
+    first,
+    entries: [...pages, ...claims].filter((entry) => !first.includes(entry)),
+  };
+}
+
+const hasAll = (words, asked) => asked.length > 0 && asked.every((word) => words.includes(word));
+
+// A page whose title begins with what was typed, or has all its words and little else.
+function isNamed({ kind, title, number }, typed, asked) {
+  const lower = title.toLowerCase();
+  if (lower.startsWith(typed) && !/^[\p{L}\p{N}]/u.test(lower.slice(typed.length))) return true;
+  if (typed === `${kind} ${number}`) return true;
+  const words = stems(title);
+  return asked.length > 1 && hasAll(words, asked) && asked.length >= MOST_OF * words.length;
 }
 
 function worthy(entries) {
-  const most = new Map();
-  for (const { kind, worth } of entries) if (!most.has(kind)) most.set(kind, worth);
-  return entries.filter(({ kind, worth }) => (
-    worth >= WORTH.kind * most.get(kind) && worth >= WORTH.all * entries[0].worth
-  ));
-}
-
-// A claim by its name, with or without its document's, and a page by how its title begins. Chapters
-// stand before all else anyway.
-function isNamed({ kind, name, title }, typed) {
-  if (kind === "claim") return `/${name}`.endsWith(`/${typed}`);
-  return kind === "page" && title.toLowerCase().startsWith(typed)
-    && !/^\p{L}/u.test(title.slice(typed.length));
+  return entries.filter(({ worth }) => worth >= WORTH * entries[0].worth);
 }

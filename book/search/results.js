@@ -1,6 +1,6 @@
 // How what was found is shown: pages with their sections, claims, the found words marked.
 
-import { book, termsOf, wordsOf } from "./finding.js";
+import { GLOSSARY, book, termsOf, wordsOf } from "./finding.js";
 
 const SECTIONS = 3;
 const EXCERPT = 170; // characters
@@ -59,6 +59,15 @@ function shownPage(page) {
   );
 }
 
+// What the glossary says of a word, or the reference of a name.
+function shownEntry({ address, anchor, heading, text, match }) {
+  const from = address === GLOSSARY ? "Glossary" : "Reference";
+  return make("li", {},
+    make("a", { href: `${ROOT}${address}#${anchor}` }, ...marked(heading, match)),
+    make("p", {}, make("b", {}, from), " ", ...marked(text, match)),
+  );
+}
+
 function shownClaim(claim) {
   const anchor = `claim-${claim.name.replaceAll(/[/.]/g, "-")}`;
   const erratum = `${ROOT}book/errata.html#${anchor}-erratum`;
@@ -72,12 +81,14 @@ function shownClaim(claim) {
   );
 }
 
+const LOOKS = { claim: shownClaim, entry: shownEntry };
+
 export const plural = (count, one) => `${count} ${count === 1 ? one : `${one}s`}`;
 
 export function shownGroup(name, entries, shown) {
   const list = make("ul");
   const show = (some) => list.append(
-    ...some.map((entry) => (entry.kind === "claim" ? shownClaim(entry) : shownPage(entry))),
+    ...some.map((entry) => (LOOKS[entry.kind] ?? shownPage)(entry)),
   );
   show(entries.slice(0, shown));
   const group = make("section", {}, make("h2", {}, name), list);

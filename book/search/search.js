@@ -8,8 +8,8 @@ const GROUPS = [
   { kind: "chapter", name: "Chapters", shown: 5 },
   { kind: "lab", name: "Labs", shown: 3 },
   { kind: "page", name: "Other pages", shown: 3 },
-  { kind: "claim", name: "Claims", shown: 4 },
   { kind: "audit", name: "Audits", shown: 3 },
+  { kind: "claim", name: "Claims", shown: 4 },
 ];
 
 // A field, what it has found, and how many.
@@ -31,8 +31,8 @@ function attach(form) {
       status.textContent = "Opening the index …";
       return;
     }
-    const { named, entries } = search(typed);
-    if (named.length) results.append(shownGroup("By this name", named, named.length));
+    const { first, entries } = search(typed);
+    if (first.length) results.append(shownGroup("Best results", first, first.length));
     const counts = [];
     for (const { kind, name, shown } of GROUPS) {
       const some = entries.filter((entry) => entry.kind === kind);
@@ -40,10 +40,10 @@ function attach(form) {
       counts.push(plural(some.length, kind));
       results.append(shownGroup(name, some, shown));
     }
-    const all = named.length + entries.length;
+    const all = first.length + entries.length;
     if (all) {
-      status.textContent = `${plural(all, "result")}: ${
-        [...(named.length ? [`${named.length} by this name`] : []), ...counts].join(", ")}.`;
+      status.textContent = `${plural(all, "result")}${
+        counts.length ? `: the best ${first.length}, then ${counts.join(", ")}` : ""}.`;
       return;
     }
     status.replaceChildren(

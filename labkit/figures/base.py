@@ -250,8 +250,8 @@ def style() -> str:
     """Give the style sheet of all live figures, in the colours of the other figures."""
     rules = "".join((SCRIPTS / name).read_text(encoding="utf-8") for name in SHEETS)
     dark = 'html[data-theme="dark"], body[data-jp-theme-light="false"]'
+    colours = HEADS | ROLES
     return (
-        f".live {{ {properties(HEADS, 'live')} }}\n"
-        f":root {{ {properties(ROLES, 'live')} }}\n"
-        f"{dark} {{ {properties(ROLES, 'live', dark=True)} }}\n{rules}"
+        f":root {{ {properties(colours, 'live')} }}\n"
+        f"{dark} {{ {properties(colours, 'live', dark=True)} }}\n{rules}"
     )

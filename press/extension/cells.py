@@ -27,6 +27,8 @@ def arrange(app: Sphinx, doctree: nodes.document) -> None:
             put_beside(cell)
         if "tag_raises-exception" in cell["classes"]:
             label_error(cell)
+        if cell.get("hide_mode") in ("input", "all"):
+            count_lines(cell)
 
 
 def is_verdict(node: nodes.Node) -> bool:
@@ -56,6 +58,15 @@ def label_error(cell: nodes.container) -> None:
             error.parent.insert(error.parent.index(error), label)
 
 
+def count_lines(cell: nodes.container) -> None:
+    """Let the line that code is folded into say how much there is."""
+    code = next(iter(cell.findall(nodes.literal_block))).astext()
+    lines = len(code.splitlines())
+    what = f"{lines} lines" if lines > 1 else "a line"
+    more = " and what they print" if cell["hide_mode"] == "all" else ""
+    cell["prompt_show"], cell["prompt_hide"] = f"Show {what} of code{more}", "Hide the code"
+
+
 class SizedFormatter(HtmlFormatter[str]):
     """Tell the style sheet how many lines and columns a block of code has."""
 
@@ -69,7 +80,7 @@ class SizedFormatter(HtmlFormatter[str]):
 def name_folds(
     app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: nodes.document | None
 ) -> None:
-    """Let folded code be called what its line says: "Show code cell source"."""
+    """Let folded code be called what its line says."""
     if "body" in context:
         context["body"] = context["body"].replace(NAME, "")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from html import escape
 from typing import Any, ClassVar
@@ -17,6 +18,7 @@ from press.extension.errata import LISTED, erratum_anchor
 
 ERRATA = "book/errata"
 AUDITS = "audits/"
+NUMBER = re.compile(r"(\d(?:[\d.,]*\d)?)")
 KINDS = {kind.MIME: kind for kind in (Verdict, Record)}
 
 
@@ -70,8 +72,17 @@ def linked(verdict: Verdict, address: Callable[[str], str]) -> Iterator[tuple[st
         address: gives for a page's name the way to it.
     """
     claim = verdict.claim
-    for label, text in verdict.rows():
-        told = escape(text)
+    rows = dict(verdict.rows())
+    document, computed = rows.get("document"), rows.get("computed")
+    lit = {}
+    if document and computed and document != computed:
+        lit = {"document": differing(document, computed), "computed": differing(computed, document)}
+    for label, text in rows.items():
+        told = lit.get(label) or escape(text)
+        if document == computed and label in ("document", "computed"):
+            if label == "document":
+                yield "document, computed", told
+            continue
         match label:
             case "claim":
                 told = f'<a href="#{verdict.anchor}">{told}</a>'
@@ -80,6 +91,26 @@ def linked(verdict: Verdict, address: Callable[[str], str]) -> Iterator[tuple[st
         yield label, told
     if claim.verdict in LISTED:
         yield "at length", f'<a href="{address(ERRATA)}#{erratum_anchor(claim)}">erratum</a>'
+
+
+def differing(text: str, other: str) -> str:
+    """Write a text whose numbers another text has, too, with the digits lit that differ.
+
+    >>> differing("loss 0.231 of 3", "loss 0.229 of 3")
+    'loss 0.2<mark>31</mark> of 3'
+    """
+    pieces, others = NUMBER.split(text), NUMBER.split(other)
+    if len(pieces) != len(others):
+        return escape(text)
+    written = []
+    for piece, its in zip(pieces, others, strict=True):
+        if piece == its or not NUMBER.fullmatch(piece):
+            written.append(escape(piece))
+            continue
+        apart = [i for i, (a, b) in enumerate(zip(piece, its, strict=False)) if a != b]
+        alike = apart[0] if apart and len(piece) == len(its) else 0
+        written.append(f"{piece[:alike]}<mark>{piece[alike:]}</mark>")
+    return "".join(written)
 
 
 def as_html(verdict: Verdict, rows: Iterable[tuple[str, str]], *, laid_open: bool) -> str:

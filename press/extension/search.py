@@ -36,6 +36,16 @@ TEMPLATES = Path(__file__).parent / "templates"
 INDEX = "search-index.js"
 KINDS = {"chapters": "chapter", "labs": "lab", "audits": "audit"}
 
+# What readers call a page that is titled otherwise.
+ALSO = {
+    ERRATA: "errors mistakes corrections",
+    "book/machines": "results differ reproducible",
+    "book/cite": "citation bibtex",
+    "book/changelog": "news updates versions",
+    "labs/index": "exercises colab download",
+}
+ALSO_OF_KIND = {"audit": "errors mistakes document"}
+
 # What TeX writes by name. A name that is not here stays as a word.
 SIGNS = {
     "sqrt": "√", "infty": "∞", "cdot": "·", "times": "×", "top": "T", "sum": "Σ", "partial": "∂",
@@ -152,7 +162,9 @@ def entries(app: Sphinx) -> dict[str, list[list[Any]]]:
         page, *rest = parts(app.env.get_doctree(name))
         kind = KINDS.get(name.partition("/")[0], "page")
         lead, text = page.paragraphs[:1], page.paragraphs[1:]
-        pages.append([name, kind, numberless(page.heading), " ".join(lead), " ".join(text)])
+        also = ALSO.get(name, ALSO_OF_KIND.get(kind, ""))
+        title = numberless(page.heading)
+        pages.append([name, kind, title, " ".join(lead), " ".join(text), also])
         known = PYTHONS.copy()
         for part in rest if name not in WHOLE else ():
             words_here = set(re.findall(r"\w+", f"{part.heading} {part.text}"))

@@ -1,5 +1,4 @@
-// What the built search finds, without a page: for texts that come as JSON, the first of what a
-// reader sees, what has this name and the chapters.
+// What the built search finds, without a page: for texts that come as JSON, the best results.
 
 import { readFileSync } from "node:fs";
 import { runInThisContext } from "node:vm";
@@ -12,10 +11,7 @@ for (const name of ["minisearch.js", "stemmer.js", "search-index.js"]) {
   runInThisContext(readFileSync(`${statics}/${name}`, "utf8"));
 }
 await opened;
-const first = (typed) => {
-  const { named, entries } = found.search(typed);
-  const chapters = entries.filter(({ kind }) => kind === "chapter");
-  const addressOf = ({ address, page }) => address ?? found.book.pages[page]?.address ?? "";
-  return [...named, ...chapters].map(addressOf);
-};
+const first = (typed) => found.search(typed).first.map(
+  ({ address, page }) => address ?? found.book.pages[page]?.address ?? "",
+);
 console.log(JSON.stringify(texts.map(first)));

@@ -759,9 +759,8 @@ def nan_cause(
     ]
     several = [axes for n in (1, 2, 3) for axes in combinations(range(3), n)]
     known = {
-        "no maximum was taken off, and in float32 the exponential of 89 is inf": [
-            ~total(of, none, 0.0).isfinite() for of in (seen, raw)
-        ],
+        "no maximum was taken off, and the exponential of 89 is inf in float32, that of 710 in "
+        "float64": [~total(of, none, 0.0).isfinite() for of in (seen, raw)],
         "the running maximum began at a number above all scores": [
             total(seen, tops(seen), floor) == 0 for floor in (0.0, -1e4)
         ],
@@ -914,7 +913,7 @@ def expect_share(outcome: Outcome, layer: MultiHeadAttention, rank: int, world: 
     ]
     columns = found(w_o.T, layer.w_o.weight.detach().T, d_v)
     told = ", ".join(
-        f"{'rows of no one head' if None in heads else f'rows of heads {heads}'} as {what}"
+        f"{'rows that no head has so' if None in heads else f'rows of heads {heads}'} as {what}"
         for heads, what in zip(names, ("queries", "keys", "values"), strict=True)
     )
     fits = names == [mine, read, read] and columns == mine
@@ -1068,7 +1067,7 @@ class Ring:
             if self.calls[rank] > self.most_calls:
                 raise Refused(
                     f"each of {self.world} ranks calls shift {self.most_calls} times at most",
-                    f"rank {rank} calls it once more; how many tensors are handed on in a round, "
+                    f"rank {rank} calls it more often; how many tensors are handed on in a round, "
                     "and after how many rounds has a block been at every rank?",
                 )
             for other in self.ended:

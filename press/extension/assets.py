@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,8 @@ from press import BUILD
 from press.node import NODE, PACKAGES
 
 VENDORED = BUILD / "vendored"
+
+SETTLE_SECONDS = 0.5
 
 # The text's typefaces: the cuts that book.css names. What is rarer in the text than these
 # characters, a fallback shows.
@@ -54,8 +58,21 @@ def vendor(app: Sphinx, config: Config) -> None:
     katex = sphinxcontrib.katex
     katex.NODEJS_BINARY = NODE
     katex.STARTUP_TIMEOUT = katex.RENDER_TIMEOUT = 60.0
-    # A port is tried until the server listens, a socket's file only once: it is there before.
-    katex.KaTeXServer.start_server_process = katex.KaTeXServer.start_network_socket
+    katex.socket_timeout = settle(katex.socket_timeout)
+
+
+def settle(socket_timeout: Callable[..., Any]) -> Callable[..., Any]:
+    """Let the formula server settle before it is connected to.
+
+    Its socket exists a moment before it listens, and on a busy machine the connection fell into
+    that moment.
+    """
+
+    def settled(*arguments: Any) -> Any:
+        time.sleep(SETTLE_SECONDS)
+        return socket_timeout(*arguments)
+
+    return settled
 
 
 def cut_text_fonts(folder: Path) -> None:

@@ -214,7 +214,8 @@ def unseen(page: Page) -> list[str]:
 
 
 # What is set like the text around it, or looks like another of its kind.
-PLAIN = {"b", "i", "sub", "td.text-left", "th.text-left"}
+PLAIN = {"b", "i", "sub", "td.text-left", "th.text-left", "div.highlight-default"}
+PLAIN |= {"div.tag_training", "details.verdict-rounding"}
 # What is set as one thing, whatever is inside.
 INNER = ("<pre", "<svg", '<figure class="live-figure"', "<math", "<script")
 

@@ -365,7 +365,7 @@ def dependence(function: Callable[[Function, Tensor], Tensor]) -> None:
             if leaking and missing.any():
                 told = [network.suspicion(partial(mistaken, x=x))]
             elif too_many.any():
-                told = [(SOUND if leaking else network).suspicion(partial(mistaken, x=x))]
+                told = [(NETWORKS[0] if leaking else network).suspicion(partial(mistaken, x=x))]
         outcome.demand(
             False,
             f"True for exactly the {int(depends.sum())} pairs of output and input that depend",
@@ -480,6 +480,7 @@ def numbers(*size: int) -> Tensor:
 
 LONGEST = 64  # sequence or width
 NUMBERS = numbers(3, LONGEST, LONGEST)
+TURN = torch.linalg.qr(NUMBERS[0])[0]
 
 
 def mix(may: Tensor, x: Tensor) -> Tensor:
@@ -526,6 +527,11 @@ def normed(words: str, reach: Reach) -> Network:
     return Network(f"{words} between two LayerNorms", reach, network)
 
 
+def to_come(x: Tensor) -> Tensor:
+    """Add up each input and those behind it."""
+    return x.flip(-2).cumsum(dim=-2).flip(-2)
+
+
 def forth_and_back(x: Tensor) -> Tensor:
     """Add up what came so far as all there is less what is to come, and the same of a mean.
 
@@ -533,20 +539,20 @@ def forth_and_back(x: Tensor) -> Tensor:
     """
     mean = x.mean(dim=-2, keepdim=True)
     tanh_by_hand = 1 - 2 / (1 + (2 * mean).exp())
-    later = x.flip(-2).cumsum(dim=-2).flip(-2) - x
+    later = to_come(x) - x
     y = x.sum(dim=-2, keepdim=True) - later + (mean.tanh() - tanh_by_hand)
     return torch.cat([(y - x.cumsum(dim=-2))[..., :1], y[..., 1:]], dim=-1)
 
 
 def rough(x: Tensor) -> Tensor:
     """Add up what came so far, by way of numbers near 40, which float32 has in steps of 4e-6."""
-    later = x.flip(-2).cumsum(dim=-2).flip(-2) - x
+    later = to_come(x) - x
     return (x.sum(dim=-2, keepdim=True) + 40) - later - 40
 
 
 def turned(x: Tensor) -> Tensor:
     """Add up what came, and what is to come, turned and turned back, less itself: rounding."""
-    later, turn = x.flip(-2).cumsum(dim=-2).flip(-2), torch.linalg.qr(NUMBERS[0])[0].to(x)
+    later, turn = to_come(x), TURN.to(x)
     return x.cumsum(dim=-2) + later @ turn @ turn.mT - later
 
 
@@ -629,9 +635,6 @@ ROUNDING: tuple[tuple[str, Network | None], ...] = (
         unheard(lambda total: 2e-7 * total),
     ),
 )
-
-
-SOUND = Network("each output is its own input", itself, lambda x: 1.0 * x)
 
 
 def faint(x: Tensor) -> Tensor:

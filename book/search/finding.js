@@ -152,8 +152,10 @@ export function search(typed) {
     worth * (sum([...has].map((i) => telling[i])) / sum(telling)) ** 2
   );
   const phrase = joined(typed);
+  const isPhrase = wordsOf(typed).length > 1;
+  const worthInARow = IN_A_ROW ** (wordsOf(typed).length - 1);
   const inARow = (...texts) => (
-    texts.some((text) => joined(text).includes(phrase)) ? IN_A_ROW ** (wordsOf(typed).length - 1) : 1
+    isPhrase && texts.some((text) => joined(text).includes(phrase)) ? worthInARow : 1
   );
   const below = book.pages.map(() => []);
   for (const [id, hit] of inSections) {

@@ -26,6 +26,8 @@ from tests.browser.test_pages import CHANGE_THEME, DRAW_FIGURES, OPEN_FOLDS
 
 REPORTS = BUILD / "reports" / "pictures"
 WINDOW = {"width": 1200, "height": 900}
+# So long that Chromium draws parts of it otherwise each time.
+UNSTEADY = Path("book/reference.html")
 LEAST = 24  # of 255, by which a colour differs
 Block = tuple[str, Image.Image]  # what it says, and how it looks
 # The article's parts, from above; a section is as many parts as it has.
@@ -95,9 +97,7 @@ def main() -> None:
     shutil.rmtree(REPORTS, ignore_errors=True)
     REPORTS.mkdir(parents=True)
     pages = {path.relative_to(b) for b in (before, after) for path in b.glob("[a-z]*/*.html")}
-    pages -= {
-        Path("book/reference.html")
-    }  # so long that Chromium draws parts of it otherwise each time
+    pages.discard(UNSTEADY)
     found = 0
     with sync_playwright() as playwright:
         chromium = playwright.chromium.launch(executable_path=find(), args=[*ARGUMENTS, OFFLINE])

@@ -57,7 +57,7 @@ if (asked() === "hidden") root.dataset.verdicts = "hidden";
 document.addEventListener("DOMContentLoaded", () => {
   const buttons = document.querySelector(".article-header-buttons");
   if (!buttons || !document.querySelector("article .verdicts")) return;
-  const button = make("button", { type: "button", class: "btn btn-sm verdicts-button" });
+  const button = make("button", { type: "button", class: "btn btn-sm" });
   const show = () => {
     const hidden = root.dataset.verdicts === "hidden";
     button.textContent = hidden ? "Show verdicts" : "Hide verdicts";

@@ -71,19 +71,16 @@ def linked(verdict: Verdict, address: Callable[[str], str]) -> Iterator[tuple[st
     Args:
         address: gives for a page's name the way to it.
     """
-    claim = verdict.claim
-    rows = dict(verdict.rows())
-    document, computed = rows.get("document"), rows.get("computed")
-    lit = {}
-    if document and computed and document != computed:
-        lit = {"document": differing(document, computed), "computed": differing(computed, document)}
+    claim, rows = verdict.claim, dict(verdict.rows())
+    beside = {"document": rows.get("computed"), "computed": rows.get("document")}
     for label, text in rows.items():
-        told = lit.get(label) or escape(text)
-        if document == computed and label in ("document", "computed"):
-            if label == "document":
-                yield "document, computed", told
+        its = beside.get(label)
+        if label == "computed" and text == its:
             continue
+        told = differing(text, its or text)
         match label:
+            case "document" if text == its:
+                label = "document, computed"
             case "claim":
                 told = f'<a href="#{verdict.anchor}">{told}</a>'
             case "compared in":

@@ -21,8 +21,7 @@ from tqdm import tqdm
 
 from press import BUILD, HTML
 from press.browser import ARGUMENTS, OFFLINE, find
-from tests.browser.looking import set_theme
-from tests.browser.test_pages import CHANGE_THEME, DRAW_FIGURES, OPEN_FOLDS
+from tests.browser.looking import CHANGE_THEME, DRAW_FIGURES, OPEN_FOLDS, set_theme
 
 REPORTS = BUILD / "reports" / "pictures"
 WINDOW = {"width": 1200, "height": 900}

@@ -23,6 +23,32 @@ TAKES_LONG = pytest.mark.skipif(not EVERYTHING, reason="done by `make pages ALL=
 # What depends on the theme or the width, and not on the page's text alone.
 COLOURS, WIDTHS = ["color-contrast", "link-in-text-block"], ["scrollable-region-focusable"]
 
+OPEN_FOLDS = "document.querySelectorAll('details').forEach(fold => { fold.open = true; })"
+
+# Bring each figure near the window, as a reader does, and wait until it is drawn.
+DRAW_FIGURES = """async () => {
+  const drawn = figure => figure.querySelector(".main-svg")?.checkVisibility();
+  const figures = [...document.querySelectorAll("figure.plotly-figure")];
+  for (const figure of figures) {
+    const end = performance.now() + 20_000;
+    figure.scrollIntoView();
+    while (!drawn(figure) && performance.now() < end) await new Promise(requestAnimationFrame);
+  }
+  return figures.filter(figure => !drawn(figure)).map(figure => figure.textContent.slice(-80));
+}"""
+# Name the figures whose titles keep their colour when the theme changes.
+CHANGE_THEME = """async theme => {
+  const figures = [...document.querySelectorAll("figure.plotly-figure")];
+  const colour = figure => getComputedStyle(figure.querySelector(".gtitle") ?? figure).fill;
+  const before = new Map(figures.map(figure => [figure, colour(figure)]));
+  const same = () => figures.filter(figure => colour(figure) === before.get(figure));
+  const end = performance.now() + 10_000;
+  Object.assign(document.documentElement.dataset, { theme, mode: theme });
+  do await new Promise(requestAnimationFrame);
+  while (same().length && performance.now() < end);
+  return same().map(figure => figure.textContent.slice(-80));
+}"""
+
 # Colours look alike where text, size and what lies behind are alike: axe judges some of each kind.
 MARK_SAMPLES = """() => {
   const grounds = new Map([[null, ""]]);

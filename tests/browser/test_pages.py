@@ -25,8 +25,11 @@ from press.editions import pages as editions
 from press.extension.cells import EXPECTED
 from press.extension.errata import LISTED, erratum_anchor
 from tests.browser.looking import (
+    CHANGE_THEME,
     COLOURS,
+    DRAW_FIGURES,
     EVERYTHING,
+    OPEN_FOLDS,
     PHONE,
     TAKES_LONG,
     WIDE,
@@ -72,32 +75,6 @@ AROUND = {"exclude": [["article"]]}
 # What a page asks for as it is opened, before a figure is drawn or a model played.
 MOST_BYTES, MOST_REQUESTS = 310_000, 12
 SEARCH_BYTES = 480_000  # with all that it knows of the pages
-
-OPEN_FOLDS = "document.querySelectorAll('details').forEach(fold => { fold.open = true; })"
-
-# Bring each figure near the window, as a reader does, and wait until it is drawn.
-DRAW_FIGURES = """async () => {
-  const drawn = figure => figure.querySelector(".main-svg")?.checkVisibility();
-  const figures = [...document.querySelectorAll("figure.plotly-figure")];
-  for (const figure of figures) {
-    const end = performance.now() + 20_000;
-    figure.scrollIntoView();
-    while (!drawn(figure) && performance.now() < end) await new Promise(requestAnimationFrame);
-  }
-  return figures.filter(figure => !drawn(figure)).map(figure => figure.textContent.slice(-80));
-}"""
-# Name the figures whose titles keep their colour when the theme changes.
-CHANGE_THEME = """async theme => {
-  const figures = [...document.querySelectorAll("figure.plotly-figure")];
-  const colour = figure => getComputedStyle(figure.querySelector(".gtitle") ?? figure).fill;
-  const before = new Map(figures.map(figure => [figure, colour(figure)]));
-  const same = () => figures.filter(figure => colour(figure) === before.get(figure));
-  const end = performance.now() + 10_000;
-  Object.assign(document.documentElement.dataset, { theme, mode: theme });
-  do await new Promise(requestAnimationFrame);
-  while (same().length && performance.now() < end);
-  return same().map(figure => figure.textContent.slice(-80));
-}"""
 
 
 def test_the_book_is_built():

@@ -286,7 +286,7 @@ def slide(function: Callable[[MultiHeadAttention, Tensor, Any, int], tuple[Tenso
     """Check a step that keeps w positions: a layer, x (B, m, d_model), what was kept, and w."""
     answer = Answer("slide", opened(function))
     for sizes, w, counts in (
-        ((10, 3, 6, 5, 2), 8, (5, 6, 1, 9)),
+        ((10, 3, 6, 5, 2), 9, (5, 6, 1, 11)),
         ((7, 2, 4, 5, 1), 3, (1, 1, 1, 1, 1, 1)),
         ((6, 2, 5, 4, 3), 7, (9, 1, 8, 1)),
         ((5, 1, 3, 1, 1), 2, (1, 4, 1, 3)),
@@ -393,6 +393,7 @@ def accept(function: Callable[[gpt.GPT, list[KVCache], Tensor, Tensor], Tensor])
     """Check guesses that are judged in one call: a model, caches, last (1, 1), guesses (1, g)."""
     answer = Answer("accept", opened(function))
     refuted: set[str] = set()
+    stood = [0.9]  # a higher bound is no human's
     for seed, options, n, rounds in GUESSING:
         model = made_model(seed, logits=4.0, **options)
         ids = torch.randint(WORDS, (1, n), generator=torch.Generator().manual_seed(seed))
@@ -401,8 +402,11 @@ def accept(function: Callable[[gpt.GPT, list[KVCache], Tensor, Tensor], Tensor])
             model(ids[:, :-1], caches=caches)
         for pattern in rounds:
             guesses = guess(model, ids, pattern)
-            ids = expect_accepted(answer, model, caches, ids, guesses, refuted)
+            ids = expect_accepted(answer, model, caches, ids, guesses, refuted, stood)
     right("accept", "It writes the model's own words, several a call, and the caches follow.")
+
+
+BOUND = "a guess counts only where its probability is above a bound"
 
 
 def expect_accepted(
@@ -412,10 +416,12 @@ def expect_accepted(
     ids: Tensor,
     guesses: Tensor,
     refuted: set[str],
+    stood: list[float],
 ) -> Tensor:
     """Demand the words that stand, one call, and caches that hold all but the last word.
 
-    Mistakes that would have shown by now are put among the refuted, and named no more.
+    Mistakes that would have shown by now are put among the refuted, and named no more. A bound
+    on probabilities would have shown if a guess that stood has less.
     """
     own = greedy(model, ids, guesses.shape[1] + 1)[:, ids.shape[1] :]
     fits = (own[:, :-1] == guesses).long().cumprod(dim=1)
@@ -434,11 +440,11 @@ def expect_accepted(
         :, : int((alone[:, :-1] == guesses).long().cumprod(dim=1).sum()) + 1
     ]
     p = logits[0, :-1].softmax(dim=-1).gather(-1, guesses[0, :, None])[:, 0].tolist()
-    ends = [i for i in range(a) if p[i] == min(p[: i + 1])]  # where a bound lets none further
+    # where a bound that has not shown yet lets none further
+    ends = [i for i in range(a) if p[i] == min(*stood, *p[: i + 1])]
     if ends:
         count = came.shape[-1] - 1 if isinstance(came, Tensor) and came.dim() else 0
-        told = "a guess counts only where its probability is above a bound"
-        mistakes[told] = own[:, : (count if count in ends else ends[-1]) + 1]
+        mistakes[BOUND] = own[:, : (count if count in ends else ends[-1]) + 1]
     asked, read = [one.shape[-1] for one in calls], guesses.shape[1] + 1
     outcome.demand(
         not isinstance(came, Tensor) or asked == [read],
@@ -475,7 +481,9 @@ def expect_accepted(
             + "; it is not cropped" * (cache.n == n + guesses.shape[1])
             + "; last, which was read as well, is not counted" * (cache.n == n + a - 1),
         )
+    mistakes.pop(BOUND, None)
     refuted |= {told for told, words in mistakes.items() if not torch.equal(words, wanted)}
+    stood += p[:a]
     return torch.cat([ids, wanted], dim=1)
 
 
@@ -601,6 +609,7 @@ WRITING: tuple[tuple[int, dict[str, Any], tuple[int, int], int, int], ...] = (
 # and then three others, of which the first is the least likely of all.
 GUESSING: tuple[tuple[int, dict[str, Any], int, tuple[str, ...]], ...] = (
     (23, {}, 3, ("nn",)),
+    (1352, {}, 8, ("yyyyn",)),
     (1170, {}, 4, ("yyyyyy",)),
     (20, {}, 5, ("yyyny", "yye", "yyyyyn", "yyr", "ysyn", "yyyyyy", "y", "n", "yynyy")),
     (21, {"layers": 3, "positions": "learned"}, 1, ("yyy", "nn", "ynny")),
@@ -947,6 +956,7 @@ def wrong_words(best: Tensor, last: Tensor, guesses: Tensor, a: int) -> dict[str
         "a guess that stands earlier, too, is compared with the model's word there": firsts.index(
             False
         ),
+        "one guess at most counts": min(a, 1),
         "nothing is thrown away": g,
         "once a guess differs, those before it are thrown away as well": a if all_stand else 0,
         "where none differs, none counts": 0 if all_stand else a,
@@ -1175,6 +1185,9 @@ class TurnsLate(Concatenates):
         return super().mixed(q, self.turned(k, 0), v)
 
 
+ROOM = 128  # positions, for texts of up to 100
+
+
 class WithRoom(Concatenates):
     """keys and values lie in memory with room for more, and empty slots are hidden"""
 
@@ -1186,8 +1199,10 @@ class WithRoom(Concatenates):
 
     def kept(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         if self.k is None or self.v is None:
-            self.k, self.v = (x.new_zeros(*x.shape[:2], 128, x.shape[-1]) for x in (k, v))
+            self.k, self.v = (x.new_zeros(*x.shape[:2], ROOM, x.shape[-1]) for x in (k, v))
         end = self.n + k.shape[-2]
+        if end > ROOM:
+            raise ValueError(f"a text has {end} positions, and a decoder need not hold over 100")
         self.k[..., self.n : end, :], self.v[..., self.n : end, :] = k, v
         self.filled = end
         return self.k, self.v

@@ -783,7 +783,7 @@ DRAWN_TILE = """figure => {
   const box = node => node.getBoundingClientRect();
   const all = (kind, node = figure) => [...node.querySelectorAll(`.tiling-${kind}`)];
   const { left, right, top, bottom } = box(all("frame")[0]);
-  const inside = all("pairs b").flatMap((cell, i) => {
+  const inside = all("pairs span").flatMap((cell, i) => {
     const { x, y, width, height } = box(cell);
     const [across, down] = [x + width / 2, y + height / 2];
     return left < across && across < right && top < down && down < bottom ? [i] : [];

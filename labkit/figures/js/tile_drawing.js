@@ -96,7 +96,7 @@ function words({ tile, at, before, after }) {
 /** @type {(n: number, d: number) => Part & { draw(found: any, forward: boolean): void }} */
 export function tiling(n, d) {
   const frame = element("div", { class: "tiling-frame" });
-  const cells = range(n).map(() => range(n).map(() => element("b")));
+  const cells = range(n).map(() => range(n).map(() => element("span")));
   const pairs = element("div", { class: "tiling-pairs" }, ...cells.flat(), frame);
   const [queries, keys] = [numbered(n), numbered(n)].map((all) => all.map((i) => element("span", {}, i)));
   const rows = range(n).map(() => sums(n, d));

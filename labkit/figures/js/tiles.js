@@ -137,7 +137,7 @@ function queryTables() {
     state.draw(ofQueries("Maximum m and sum l", Object.keys(columns), running, newMaximum));
     const [ours, theirs] = [found, twoPass].map((rows) => (i, c) => show(rows[i][c], 2));
     const plain = () => "none";
-    const label = written ? "Output, written" : "Running output";
+    const label = written ? "Output a / l, written" : "Running output a / l";
     outputs.draw(ofQueries(label, numbered(d), ours, plain));
     expected.draw(ofQueries("Two-pass softmax", numbered(d), theirs, plain));
     const most = farthest ? farthest.toExponential(1).replace("-", "−") : "0";

@@ -12,8 +12,9 @@ from labkit.attention import causal_mask, scaled_dot_product_attention
 from labkit.figures.base import Choice, LiveFigure
 from labkit.tiles import Partial, merge, partial_attention
 
-LONGEST = 8
-# Made so that the largest score of a query comes early, late, or rises step by step.
+LENGTH = 8
+# Made so that the largest score of a query comes early, late, or rises step by step. No value is
+# negative, so that sums of them can be drawn as bars.
 QUERIES = [
     *([2, 0, -1, 2], [-1, -1, -2, 1], [0, 2, -1, 0], [-2, 1, 2, -2]),
     *([0, -2, 2, 1], [1, -2, 0, -2], [1, -1, -2, 1], [2, 2, -2, 1]),
@@ -58,30 +59,29 @@ class Tiles(LiveFigure):
     output of each of its queries. Queries, keys and values have d = 4 numbers each.
 
     Args:
-        state: the traits: ``n`` (2 to 8), the sizes ``block_q`` and ``block_k`` (1 to 8; one above
-            n is n), ``is_causal``, ``steepness``, by which the scores are multiplied (0, 0.5, 1,
-            2, 4 or 100), and ``at``, how many tiles are taken (0 to 64; after the last, the last).
+        state: the traits: the sizes ``block_q`` and ``block_k`` (1 to 8), ``is_causal``, and
+            ``at``, how many tiles are taken (0 to 64; after the last, the last).
 
-    >>> Tiles(n=6, block_q=2, block_k=3, at=6).values()["numbers moved"]  # so far, in all, plain
-    [[168, 168, 144], [30, 30, 96]]
+    >>> Tiles(block_q=2, block_k=3, at=3).values()["numbers moved"]  # so far, in all, plain
+    [[72, 288, 224], [10, 40, 160]]
     """
 
     title = Unicode("Attention in tiles").tag(sync=True)
     caption = Unicode(
-        "A grid of queries and keys, cut into tiles that are taken one by one. Only the tile at "
-        "hand has scores, more strongly coloured where exp(s − m) is larger; earlier ones are not "
-        "kept, and tiles in the future are skipped where attention is causal. For each query of "
-        "the tile, tables tell the running maximum m, the running sum l, the running output, and "
-        "the output of the two-pass softmax. Another counts the numbers read from a large memory "
-        "and written to it, with d = 4, by the tiles and by the plain way; a line tells what the "
-        "small memory holds. You choose n, the sizes of a tile, whether attention is causal, and "
-        "a factor on the scores."
+        "A grid of eight queries and eight keys, over which a tile slides. Only the tile at hand "
+        "has scores s, more strongly coloured where exp(s − m) is larger. Beside each of its "
+        "queries stand the maximum m, the sum l as a bar, and the sum a as four bars. Where m "
+        "rises, the old sums shrink by the factor exp(m was − m) from the dashed length, and "
+        "then the tile’s part is added. Folded below are all numbers, the outputs a / l beside "
+        "those of the two-pass softmax, and how many numbers a small memory holds and a large "
+        "one gives and takes."
     ).tag(sync=True)
     axes = Dict(
         {
             "pairs (1 now, 2 done, 3 hidden, 4 skipped)": ["query", "key"],
             "scores": ["query", "key"],
             "m and l": ["query", ["m", "l"]],
+            "a": ["query", "entry"],
             "running output": ["query", "entry"],
             "output of the two-pass softmax": ["query", "entry"],
             "numbers moved": [["read", "written"], ["so far", "in all", "the plain way"]],
@@ -89,24 +89,22 @@ class Tiles(LiveFigure):
         }
     ).tag(sync=True)
     given: Dict[str, Any] = Dict(
-        {"q": QUERIES, "k": KEYS, "v": VALUES}, help="the queries, keys and values, before n"
+        {"q": QUERIES, "k": KEYS, "v": VALUES}, help="the queries, keys and values"
     ).tag(sync=True)
-    n = Choice(range(2, LONGEST + 1), default_value=8).tag(sync=True)
-    block_q = Choice(range(1, LONGEST + 1), default_value=4).tag(sync=True)
-    block_k = Choice(range(1, LONGEST + 1), default_value=2).tag(sync=True)
+    block_q = Choice(range(1, LENGTH + 1), default_value=4).tag(sync=True)
+    block_k = Choice(range(1, LENGTH + 1), default_value=2).tag(sync=True)
     is_causal = Choice([False, True], default_value=False).tag(sync=True)
-    steepness = Choice([0, 0.5, 1, 2, 4, 100], default_value=1).tag(sync=True)
-    at = Choice(range(LONGEST**2 + 1), default_value=2).tag(sync=True)
+    at = Choice(range(LENGTH**2 + 1), default_value=2).tag(sync=True)
 
     def values(self) -> dict[str, Any]:
-        q, k, v = (torch.tensor(self.given[name][: self.n]).double() for name in "qkv")
-        q, d = self.steepness * q, q.shape[-1]
-        sees = causal_mask(self.n) if self.is_causal else torch.ones(self.n, self.n).bool()
+        q, k, v = (torch.tensor(self.given[name]).double() for name in "qkv")
+        n, d = q.shape
+        sees = causal_mask(n) if self.is_causal else torch.ones(n, n).bool()
         tiles = self._tiles()
         taken = tiles[: self.at]
         scores = (q @ k.T / d**0.5).masked_fill(~sees, -torch.inf)
         met = torch.zeros_like(sees)
-        row = Partial(torch.zeros_like(v), torch.full((self.n,), -torch.inf).double())
+        row = Partial(torch.zeros_like(v), torch.full((n,), -torch.inf).double())
         for tile in taken:
             here = torch.zeros_like(sees)
             here[tile.top : tile.bottom, tile.left : tile.right] = True
@@ -114,12 +112,13 @@ class Tiles(LiveFigure):
             row = merge(row, partial_attention(q, k, v, mask=here & sees))
         m = scores.masked_fill(~met, -torch.inf).amax(-1)
         total = torch.where(m == -torch.inf, 0, (row.lse - m).exp())
-        plain = [2 * self.n**2 + 3 * self.n * d, 2 * self.n**2 + self.n * d]
+        plain = [2 * n**2 + 3 * n * d, 2 * n**2 + n * d]
         moved = zip(self._moved(taken, d), self._moved(tiles, d), plain, strict=True)
         return {
             "pairs (1 now, 2 done, 3 hidden, 4 skipped)": pairs(taken, tiles, sees).tolist(),
             "scores": scores.tolist(),
             "m and l": torch.stack([m, total], -1).tolist(),
+            "a": (total[:, None] * row.out).tolist(),
             "running output": row.out.tolist(),
             "output of the two-pass softmax": scaled_dot_product_attention(
                 q, k, v, is_causal=self.is_causal
@@ -134,10 +133,10 @@ class Tiles(LiveFigure):
     def _tiles(self) -> list[Tile]:
         """Give the tiles in their order: all keys that a block of queries sees, then the next."""
         tiles = []
-        for top in range(0, self.n, self.block_q):
-            bottom = min(top + self.block_q, self.n)
-            for left in range(0, bottom if self.is_causal else self.n, self.block_k):
-                tiles.append(Tile(top, bottom, left, min(left + self.block_k, self.n)))
+        for top in range(0, LENGTH, self.block_q):
+            bottom = min(top + self.block_q, LENGTH)
+            for left in range(0, bottom if self.is_causal else LENGTH, self.block_k):
+                tiles.append(Tile(top, bottom, left, min(left + self.block_k, LENGTH)))
         return tiles
 
     def _moved(self, tiles: list[Tile], d: int) -> list[int]:
@@ -146,7 +145,7 @@ class Tiles(LiveFigure):
         for tile in tiles:
             n_q, n_k = tile.sizes
             read += 2 * n_k * d + (n_q * d if tile.left == 0 else 0)
-            last = tile.right >= (tile.bottom if self.is_causal else self.n)
+            last = tile.right >= (tile.bottom if self.is_causal else LENGTH)
             written += n_q * (d + 1) if last else 0
         return [read, written]
 

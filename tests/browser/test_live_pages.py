@@ -168,6 +168,10 @@ MOVING = """figure => [...figure.querySelectorAll("*")]
     || getComputedStyle(e).animationName !== "none")
   .map(e => e.outerHTML.slice(0, 80))"""
 
+# How many animations of bars run that a script has begun.
+RUNNING = """figure => figure.getAnimations({ subtree: true })
+  .filter(one => !(one instanceof CSSTransition) && one.playState === "running").length"""
+
 
 class Opened:
     """A live figure on its page, open for all its tests."""
@@ -742,11 +746,10 @@ def test_the_ring_computes_every_pair_once(page: Page, site: str, order: str):
     assert read_state(shown, "ranks")["step"] == 1, "fewer ranks have fewer steps"
 
 
-def test_tiles_are_taken_by_buttons_and_pairs(page: Page, site: str):
+def test_tiles_are_taken_by_buttons_and_scrubber(page: Page, site: str):
     shown = open_figure(page, site, "tiles")
-    names = ("Start", "Step back", "Next tile", "End")
-    start, back, forward, end = (shown.get_by_role("button", name=name) for name in names)
-    told = shown.locator(".live-spoken")
+    back, forward = (shown.get_by_role("button", name=name) for name in ("Step back", "Next tile"))
+    told, at_control = shown.locator(".live-spoken"), shown.locator('[data-trait="at"]')
     assert shown.get_by_role("button", name="Play").count() == 0, "less motion is asked for"
 
     def at() -> int:
@@ -754,39 +757,77 @@ def test_tiles_are_taken_by_buttons_and_pairs(page: Page, site: str):
         check_values(shown, "tiles", state)
         return state["at"]
 
-    start.press("Enter")
+    at_control.press("Home")
     assert at() == 0
-    assert (start.is_disabled(), back.is_disabled(), end.is_enabled()) == (True, True, True)
+    assert (back.is_disabled(), forward.is_enabled()) == (True, True)
     assert told.inner_text() == "Nothing has been read: 8 tiles are to come."
     forward.press("Enter")
     assert told.inner_text().startswith("Tile 1 of 8: queries 1 to 4 meet keys 1 and 2; their")
     forward.click()
-    assert "m rises for queries 1 and 2, which scales the old sums" in told.inner_text()
+    assert "m rises for queries 1 and 2, so their old sums shrink" in told.inner_text()
     back.click()
     assert at() == 1
-    shown.get_by_role("button", name="query 6, key 3: to come").click()
-    assert at() == 6
-    assert shown.locator('[aria-pressed="true"]').count() == 8
+    at_control.press("End")
+    assert at() == 8
     shown.locator('[data-trait="is_causal"]').press("Space")
     assert at() == 6, "the last of six"
-    assert (forward.is_disabled(), end.is_disabled()) == (True, True)
-    skipped = shown.get_by_role("button", name="query 1, key 8: skipped")
-    assert skipped.get_attribute("aria-disabled") == "true"
-    skipped.click(force=True)
-    assert at() == 6
+    assert forward.is_disabled()
     assert "all 8 outputs are written, equal to the two-pass softmax" in told.inner_text()
-    start.click()
+    at_control.press("Home")
     assert "6 tiles are to come, and 16 pairs are skipped" in told.inner_text()
+
+
+# Where the tile lies among the cells, and of each query there the bar of l: what it was, the old
+# part, all of it, each as a share of the first of these.
+DRAWN_TILE = """figure => {
+  const box = node => node.getBoundingClientRect();
+  const all = (kind, node = figure) => [...node.querySelectorAll(`.tiling-${kind}`)];
+  const { left, right, top, bottom } = box(all("frame")[0]);
+  const inside = all("pairs span").flatMap((cell, i) => {
+    const { x, y, width, height } = box(cell);
+    const [across, down] = [x + width / 2, y + height / 2];
+    return left < across && across < right && top < down && down < bottom ? [i] : [];
+  });
+  const sums = all("sum").filter(one => getComputedStyle(one).visibility !== "hidden");
+  const bars = sums.map(one => {
+    const [was, old, added] = ["was", "old", "added"].map(kind => box(all(kind, one)[0]));
+    return [was.width, old.width, added.right - old.left].map(long => long / was.width);
+  });
+  return { inside, bars };
+}"""
+
+
+@pytest.mark.parametrize("width", [390, 1440])
+def test_old_sums_shrink_by_the_factor_and_nothing_moves(page: Page, site: str, width: int):
+    page.set_viewport_size({"width": width, "height": 900})
+    shown = open_figure(page, site, "tiles")
+    height = shown.bounding_box()["height"]
+    assert height <= (1.5 * PHONE["height"] if width == PHONE["width"] else 900 - 60)
+    shown.locator('[data-trait="at"]').press("Home")
+    before = live.Tiles(at=0).values()["m and l"]
+    for at in range(1, 9):
+        shown.get_by_role("button", name="Next tile").click()
+        assert shown.bounding_box()["height"] == height
+        values = live.Tiles(at=at).values()
+        drawn = shown.evaluate(DRAWN_TILE)
+        told = flat(values["pairs (1 now, 2 done, 3 hidden, 4 skipped)"])
+        assert drawn["inside"] == [i for i, kind in enumerate(told) if kind == 1]
+        queries = sorted({i // 8 for i in drawn["inside"]})
+        for query, bar in zip(queries, drawn["bars"], strict=True):
+            (m_was, l_was), (m, total) = before[query], values["m and l"][query]
+            if l_was:
+                known = [1, math.exp(m_was - m), total / l_was]
+                assert bar == pytest.approx(known, abs=0.02), (at, query)
+        before = values["m and l"]
 
 
 def test_fewer_tiles_take_the_step_with_them(page: Page, site: str):
     shown = open_figure(page, site, "tiles")
-    shown.get_by_role("button", name="End").press("Enter")
+    shown.locator('[data-trait="at"]').press("End")
     for trait, key, expected in [
         ("is_causal", "Space", {"at": 6}),
         ("block_q", "End", {"at": 4, "block_q": 8}),
-        ("n", "Home", {"at": 1, "block_q": 2, "block_k": 2, "n": 2}),
-        ("block_k", "End", {"at": 1, "block_k": 2}),
+        ("block_k", "End", {"at": 1, "block_k": 8}),
     ]:
         shown.locator(f'[data-trait="{trait}"]').press(key)
         state = read_state(shown, "tiles")
@@ -799,11 +840,15 @@ def test_tiles_play_to_their_end_and_stop_where_they_are_paused(browser: Browser
     page = context.new_page()
     page.clock.install()
     shown = open_figure(page, site, "tiles")
-    play = play_to_the_end(page, shown, "tiles", pause_after=4000)
+    assert shown.evaluate(MOVING) != [], "the tile slides"
+    play = play_to_the_end(page, shown, "tiles", pause_after=6000)
     assert shown.get_by_role("button", name="Next tile").is_disabled()
     assert "all 8 outputs are written, equal to" in shown.locator(".live-spoken").inner_text()
     play.press("Enter")  # from the start again
     assert read_state(shown, "tiles")["at"] == 0
+    assert shown.evaluate(RUNNING) == 0
+    shown.get_by_role("button", name="Next tile").click()
+    assert shown.evaluate(RUNNING) == 4 * 5 * 2, "of four queries five bars, each of two parts"
     context.close()
 
 

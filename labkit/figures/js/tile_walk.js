@@ -2,6 +2,9 @@
 
 import { matmul, sum } from "./mathematics.js";
 
+// What has become of a pair of query and key.
+export const [TO_COME, NOW, DONE, HIDDEN, SKIPPED] = [0, 1, 2, 3, 4];
+
 export const HELD = ["queries", "keys", "values", "scores", "m and l", "outputs"];
 
 // Queries from `top` to before `bottom` and keys from `left` to before `right`, counted from 0.

@@ -1,50 +1,47 @@
-import { able, button, choice, counter, player, slider, toggle } from "./controls.js";
+import { able, button, player, slider, toggle } from "./controls.js";
 import { shade } from "./drawings.js";
-import { element, fold, roomy, row, spoken, write } from "./elements.js";
-import { matmul, softmax, sum, transpose } from "./mathematics.js";
-import { buttonGrid, coloured } from "./tables.js";
+import { element, fold, row, spoken, unique, write } from "./elements.js";
+import { matmul, range, softmax, sum, transpose } from "./mathematics.js";
+import { coloured } from "./tables.js";
 import { numbered, short, show } from "./text.js";
-import { HELD, distance, held, moved, output, run, stepOf, walk } from "./tile_walk.js";
+import { STEP, tiling } from "./tile_drawing.js";
+import { DONE, HELD, HIDDEN, NOW, SKIPPED, TO_COME, distance, held, moved, output, run, stepOf, walk } from "./tile_walk.js";
 import { View } from "./view.js";
 
-const PAUSE = 1500; // between two tiles, in milliseconds
+const PAUSE = STEP + 900; // between two tiles, in milliseconds
 const CLOSE = 1e-12; // what rounding may leave between two ways to add the same numbers
-const HATCHED =
-  "repeating-linear-gradient(135deg, var(--live-faint) 0 3px, transparent 3px 7px)";
 
-// What has become of a pair: sign, words, background. In the tile now, its score is its sign.
-const PAIRS = [
-  ["", "to come", "none"],
-  ["", "in the tile now", shade(0.4)],
-  ["✓", "done, not kept", "var(--live-faint)"],
-  ["×", "hidden", "none"],
-  ["–", "skipped", HATCHED],
-];
-const [TO_COME, NOW, DONE, HIDDEN, SKIPPED] = [0, 1, 2, 3, 4];
+// Who wants less motion gets steps alone.
+const still = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
 
 // ---------------------------------------------------------------- what is shown
 
-// Where the figure stands. Python may set a block or a step beyond the end.
+// Where the figure stands. Python may set a step beyond the end.
 function read(view) {
-  const n = view.get("n");
-  const [block_q, block_k] = ["block_q", "block_k"].map((one) => Math.min(view.get(one), n));
-  const causal = view.get("is_causal");
+  const n = view.get("given").q.length;
+  const [block_q, block_k, causal] = ["block_q", "block_k", "is_causal"].map((one) => view.get(one));
   const tiles = walk(n, block_q, block_k, causal);
   return { n, block_q, block_k, causal, tiles, at: Math.min(view.get("at"), tiles.length) };
+}
+
+// What full bars stand for, so that a length means the same in all cuts: the largest sums of all,
+// which keys that come one by one pass, with room for a number behind that of l.
+function largest(scores, v) {
+  const oneByOne = walk(scores.length, scores.length, 1, false);
+  const met = oneByOne.flatMap((_, j) => run(oneByOne.slice(0, j + 1), scores, v).after);
+  return { l: 1.3 * Math.max(...met.map(({ l }) => l)), a: Math.max(...met.flatMap(({ mixed }) => mixed)) };
 }
 
 // What the tiles taken so far have computed, and what has become of each pair.
 function compute(view) {
   const now = read(view);
-  const { n, causal, tiles, at } = now;
-  const [q, k, v] = ["q", "k", "v"].map((one) => view.get("given")[one].slice(0, n));
-  const scale = view.get("steepness") / Math.sqrt(q[0].length);
-  const scores = matmul(q, transpose(k)).map((line, i) =>
-    line.map((product, j) => (causal && j > i ? -Infinity : scale * product)),
-  );
+  const { causal, tiles, at } = now;
+  const { q, k, v } = view.get("given");
+  const all = matmul(q, transpose(k)).map((line) => line.map((x) => x / Math.sqrt(q[0].length)));
+  const scores = all.map((line, i) => line.map((x, j) => (causal && j > i ? -Infinity : x)));
   const { before, after } = run(tiles.slice(0, at), scores, v);
   const tile = tiles[Math.max(at - 1, 0)];
-  const queries = Array.from({ length: tile.bottom - tile.top }, (_, r) => tile.top + r);
+  const queries = range(tile.bottom - tile.top).map((r) => tile.top + r);
   const written = at > 0 && tile.last;
   const [found, twoPass] = [after.map(output), matmul(scores.map(softmax), v)];
   const done = written ? tile.bottom : tile.top;
@@ -60,6 +57,7 @@ function compute(view) {
   return {
     ...now, scores, before, after, tile, written, found, twoPass, done, pairs,
     d: v[0].length,
+    most: largest(all, v),
     rises: queries.filter((i) => before[i].l && after[i].m > before[i].m),
     hidden: queries.flatMap((i) => scores[i].slice(tile.left, tile.right))
       .filter((score) => score === -Infinity).length,
@@ -80,6 +78,7 @@ function span(one, more, start, end) {
 function list(queries) {
   const told = queries.map((i) => String(i + 1));
   if (told.length === 1) return `query ${told[0]}`;
+  if (told.length > 4) return `${told.length} queries`;
   return `queries ${told.slice(0, -1).join(", ")} and ${told.at(-1)}`;
 }
 
@@ -93,9 +92,11 @@ function sentence(tiles, at, { hidden, rises, farthest }) {
   const who = `${span("query", "queries", top, bottom)} ${verb} ${span("key", "keys", left, right)}`;
   const of = (bottom - top) * (right - left);
   const parts = [hidden ? `${who}, ${hidden} of ${of} scores hidden` : who];
-  if (left === 0) parts.push("their first scores give m and l");
-  else if (rises.length) parts.push(`m rises for ${list(rises)}, which scales the old sums`);
-  else parts.push("m stays");
+  if (left === 0) parts.push("their first scores give m and the first parts of the sums");
+  else if (rises.length) {
+    const whose = rises.length === 1 ? "its" : "their";
+    parts.push(`m rises for ${list(rises)}, so ${whose} old sums shrink before the new parts are added`);
+  } else parts.push("m stays, so the old sums keep their length");
   if (last) {
     const all = at === tiles.length ? `all ${bottom}` : "their";
     const equal = farthest < CLOSE ? "equal to" : "not equal to";
@@ -106,55 +107,13 @@ function sentence(tiles, at, { hidden, rises, farthest }) {
 
 // ---------------------------------------------------------------- parts
 
-// A grid of n by n, made anew where n changes. A pair leads to the step of its tile.
-function pairGrid(view) {
-  const node = element("div");
-  let cells = [];
-  function gridOf(n) {
-    if (cells.length === n) return cells;
-    const grid = buttonGrid({
-      label: "Queries (rows) and keys (columns)",
-      rows: numbered(n),
-      columns: numbered(n),
-      press(i, j) {
-        const step = stepOf(read(view).tiles, i, j);
-        if (step) view.set("at", step);
-      },
-    });
-    grid.node.classList.add("live-tiles");
-    node.replaceChildren(grid.node);
-    cells = grid.buttons;
-    return cells;
-  }
-  return {
-    node,
-    draw({ n, block_q, block_k, tiles, at, scores, after, pairs }) {
-      gridOf(n).forEach((line, i) =>
-        line.forEach((cell, j) => {
-          const [sign, words, fill] = PAIRS[pairs[i][j]];
-          const now = pairs[i][j] === NOW;
-          const score = short(scores[i][j]);
-          write(cell, now ? score : sign);
-          cell.style.background = now ? shade(Math.exp(scores[i][j] - after[i].m)) : fill;
-          const about = now ? `score ${score}` : words;
-          cell.setAttribute("aria-label", `query ${i + 1}, key ${j + 1}: ${about}`);
-          cell.setAttribute("aria-pressed", String(at > 0 && stepOf(tiles, i, j) === at));
-          cell.setAttribute("aria-disabled", String(pairs[i][j] === SKIPPED));
-          cell.parentElement?.classList.toggle("live-cut-above", i % block_q === 0);
-          cell.parentElement?.classList.toggle("live-cut-before", j % block_k === 0);
-        }),
-      );
-    },
-  };
-}
-
 /** @type {(x: number) => string} */
 const exact = (x) => (Number.isFinite(x) ? short(x) : show(x));
 
 // Of the tile's queries: m and l before the tile and after it, and the outputs, ours and theirs.
 function queryTables() {
   const [state, outputs, expected] = [coloured(), coloured(), coloured()];
-  const off = element("p", { class: "live-narrow" });
+  const off = element("p");
   function draw({ n, d, block_q, tile, before, after, rises, written, found, twoPass, done, farthest }) {
     // As many rows as a block has, so that a smaller last one moves nothing.
     const places = Array.from({ length: block_q }, (_, r) => tile.top + r);
@@ -173,14 +132,14 @@ function queryTables() {
       l: (i) => show(after[i].l, 2),
     };
     const newMaximum = (i, c) =>
-      rises.includes(i) && (c === 1 || c === 2) ? shade(0.6, "orange") : "none";
+      rises.includes(i) && (c === 1 || c === 2) ? shade(0.6, "weight") : "none";
     const running = (i, c) => Object.values(columns)[c](i);
     state.draw(ofQueries("Maximum m and sum l", Object.keys(columns), running, newMaximum));
     const [ours, theirs] = [found, twoPass].map((rows) => (i, c) => show(rows[i][c], 2));
-    const fill = () => (written ? shade(0.6, "green") : "none");
-    const label = written ? "Output, written" : "Running output";
-    outputs.draw(ofQueries(label, numbered(d), ours, fill));
-    expected.draw(ofQueries("Two-pass softmax", numbered(d), theirs, fill));
+    const plain = () => "none";
+    const label = written ? "Output a / l, written" : "Running output a / l";
+    outputs.draw(ofQueries(label, numbered(d), ours, plain));
+    expected.draw(ofQueries("Two-pass softmax", numbered(d), theirs, plain));
     const most = farthest ? farthest.toExponential(1).replace("-", "−") : "0";
     const told = done ? `, at most ${most} off the two-pass softmax` : "";
     write(off, `${done} of ${n} outputs are written${told}.`);
@@ -220,30 +179,59 @@ function traffic() {
   return { counted, holds, ratio, draw };
 }
 
-// Where to go: by one tile, to either end, or on by itself.
+// Where to go: by one tile, on by itself, or to any.
 function steps(view) {
   const go = (by) => view.set("at", read(view).at + by);
-  const start = button("Start", () => view.set("at", 0));
   const [back, next] = [button("Step back", () => go(-1)), button("Next tile", () => go(1))];
-  const end = button("End", () => view.set("at", read(view).tiles.length));
   const { play, stop } = player({
     next,
     begin: () => view.set("at", 0),
     go: () => go(1),
     every: PAUSE,
   });
-  // Who wants less motion gets steps alone.
-  const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
+  const id = unique();
+  const scrubber = element("input", {
+    id,
+    type: "range",
+    min: 0,
+    "data-trait": "at",
+    oninput: () => view.set("at", Number(scrubber.value)),
+  });
+  const shown = element("output", { for: id, class: "tiling-at" });
+  const control = element("div", { class: "live-control" }, element("label", { for: id }, "Tile"), scrubber, shown);
   return {
-    nodes: [start, back, next, end, ...(still ? [] : [play])],
+    nodes: [back, next, ...(still() ? [] : [play]), control],
     stop,
     draw({ at, tiles }) {
-      const more = at < tiles.length;
-      for (const one of [start, back]) able(one, at > 0);
-      for (const one of [next, end]) able(one, more);
-      if (!more) stop();
+      scrubber.max = String(tiles.length);
+      scrubber.value = String(at);
+      scrubber.setAttribute("aria-valuetext", String(at));
+      write(shown, `${at} of ${tiles.length}`);
+      able(back, at > 0);
+      able(next, at < tiles.length);
+      if (at === tiles.length) stop();
     },
   };
+}
+
+// What the colours and signs of the drawing say.
+function legend() {
+  const items = [
+    ["now", "in the tile, darker where exp(s − m) is larger"],
+    ["done", "done, its score is gone", "·"],
+    ["hidden", "hidden", "×"],
+    ["skipped", "skipped"],
+    ["old", "old sum times its factor"],
+    ["was", "before that"],
+    ["new", "what the tile adds"],
+  ];
+  return element(
+    "ul",
+    { class: "tiling-legend" },
+    ...items.map(([kind, text, sign = ""]) =>
+      element("li", {}, element("i", { class: `tiling-sample tiling-${kind}` }, sign), text),
+    ),
+  );
 }
 
 // ---------------------------------------------------------------- the figure
@@ -252,43 +240,34 @@ function steps(view) {
 function render({ model, el }) {
   const view = new View({ model, el }, "take a tile");
   const told = spoken();
-  told.node.classList.add("live-two-lines", "live-long");
-  const [grid, ofQueries, memory, going] = [pairGrid(view), queryTables(), traffic(), steps(view)];
-  const legend = PAIRS.map(([sign, words, fill]) => {
-    const item = element("li");
-    item.style.background = fill;
-    return { item, text: `${sign} ${words}: ` };
-  });
+  told.node.classList.add("tiling-told");
+  const { q, v } = view.get("given");
+  const [drawn, ofQueries, memory, going] = [tiling(q.length, v[0].length), queryTables(), traffic(), steps(view)];
+  let known = { key: "", at: -1 };
 
-  // The page itself keeps them inside, after a slider and after a box.
-  for (const event of ["input", "change"]) {
-    view.body.addEventListener(event, () => {
-      const { block_q, block_k, at } = read(view);
-      for (const [trait, value] of Object.entries({ block_q, block_k, at })) {
-        if (view.get(trait) !== value) view.set(trait, value);
-      }
-    });
-  }
+  // The page itself keeps the step inside.
+  view.body.addEventListener("input", () => {
+    const { at } = read(view);
+    if (view.get("at") !== at) view.set("at", at);
+  });
 
   function draw() {
     const found = compute(view);
-    const { tiles, at, pairs, scores } = found;
-    grid.draw(found);
-    const counts = PAIRS.map((_, kind) => pairs.flat().filter((one) => one === kind).length);
-    legend.forEach(({ item, text }, kind) => write(item, text + counts[kind]));
+    const { tiles, at, pairs, scores, block_q, block_k, causal } = found;
+    const key = JSON.stringify([block_q, block_k, causal]);
+    drawn.draw(found, key === known.key && at === known.at + 1 && !still());
+    known = { key, at };
     ofQueries.draw(found);
     const numbers = memory.draw(found);
-    const skipped = counts[SKIPPED] ? `, and ${counts[SKIPPED]} pairs are skipped` : "";
-    told.say(
-      at
-        ? sentence(tiles, at, found)
-        : `Nothing has been read: ${tiles.length} tiles are to come${skipped}.`,
-    );
+    const skipped = pairs.flat().filter((one) => one === SKIPPED).length;
+    const never = skipped ? `, and ${skipped} pairs are skipped` : "";
+    told.say(at ? sentence(tiles, at, found) : `Nothing has been read: ${tiles.length} tiles are to come${never}.`);
     going.draw(found);
     view.values({
       "pairs (1 now, 2 done, 3 hidden, 4 skipped)": pairs,
       scores,
       "m and l": found.after.map(({ m, l }) => [m, l]),
+      a: found.after.map(({ mixed }) => mixed),
       "running output": found.found,
       "output of the two-pass softmax": found.twoPass,
       ...numbers,
@@ -296,24 +275,21 @@ function render({ model, el }) {
   }
 
   const rule = "factor = exp(m was − m), and l = factor · l was + the sum of exp(s − m).";
-  const beside = (...nodes) => element("div", { class: "live-beside" }, ...nodes);
   const { state, outputs, expected, off } = ofQueries;
   view.add(
+    row(...going.nodes),
     row(
-      slider(view, "n", { label: "Length n" }),
+      toggle(view, "is_causal", { label: "Causal" }),
       slider(view, "block_q", { label: "Queries a tile" }),
       slider(view, "block_k", { label: "Keys a tile" }),
-      choice(view, "steepness", { label: "Scores times" }),
-      toggle(view, "is_causal", { label: "Causal" }),
     ),
-    row(counter(view, "at", { label: "Tiles taken" }), ...going.nodes),
     told.node,
-    row(grid.node, beside(state.node, element("p", {}, rule))),
-    element("ul", { class: "live-strip" }, ...legend.map(({ item }) => item)),
-    row(element("div", {}, outputs.node), element("div", {}, expected.node), off),
-    fold("Numbers held and moved", roomy(), memory.holds, row(memory.counted.node, beside(memory.ratio))),
+    drawn.node,
+    legend(),
+    fold("m, l and outputs in numbers", false, state.node, element("p", {}, rule), row(outputs.node, expected.node), off),
+    fold("Numbers held and moved", false, memory.holds, memory.counted.node, memory.ratio),
   );
-  view.follow(["n", "block_q", "block_k", "is_causal", "steepness", "at"], draw);
+  view.follow(["block_q", "block_k", "is_causal", "at"], draw);
   return () => {
     going.stop();
     view.close();

@@ -29,14 +29,16 @@ export function write(node, text) {
   else if (shown.data !== text) shown.data = text;
 }
 
-// The symbols of formulas: √d_k, W_O, QKᵀ, a row of numbers, and a size that ends a label or equals
-// something.
-const SYMBOLS = /(√\w+|\b[A-Za-z]_[A-Za-z]\w*|\bQKᵀ|\bAV\b|(?<= )[QKVhn]$|\b[hn](?= = ))/;
+// The symbols of formulas: √d_k, W_O, QKᵀ, and a matrix or a size that ends a label or equals something.
+const SYMBOLS = /(√\w+|\b[A-Za-z]_[A-Za-z]\w*|\bX(?= W_)|\bQKᵀ|\bAV\b| [QKVWhn]$|\b[hn](?= = ))/;
 
 // Text whose symbols are set as in a formula, and read out by their letters.
 /** @type {(text: string) => Child[]} */
 export function typeset(text) {
-  return text.split(SYMBOLS).flatMap((part, i) => (part ? [i % 2 ? symbol(part) : part] : []));
+  return text.split(SYMBOLS).flatMap((part, i) => {
+    if (i % 2 === 0) return part ? [part] : [];
+    return part.startsWith(" ") ? [" ", symbol(part.trim())] : [symbol(part)];
+  });
 }
 
 function symbol(text) {

@@ -7,6 +7,7 @@ import re
 import pytest
 
 from press.drawings.__main__ import FOLDER, drawings
+from press.drawings.kit import scripts
 from press.extension.drawings import inline
 from press.notebooks import NOTEBOOKS, read
 
@@ -36,3 +37,19 @@ def test_in_the_page_it_is_an_image_with_arrow_heads_of_its_own():
     page = inline(drawing, 'A "b"', "drawing-1", "a.svg")
     assert 'role="img" aria-label="A &quot;b&quot;"' in page
     assert page.count("drawing-1-ink") == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "slanted"),
+    [
+        ("d_k = 8", "dk"),
+        ("(B, n, d_{model})", "Bnd"),
+        ("W_Q^{(1)}", "WQ"),
+        ("U_i^T q_i · c", "Uiqic"),
+        ("k, v", "kv"),
+        ("mia reads a dog", ""),
+        ("T", ""),
+    ],
+)
+def test_variables_are_slanted_and_words_are_not(words: str, slanted: str):
+    assert "".join(re.findall(r'font-weight="400">(.)<', scripts(words, 14))) == slanted

@@ -173,6 +173,8 @@ def test_the_scripts_are_light():
         (live.Stage, "layer", 2, "layer must be a whole number from 0 to 1; got 2"),
         (live.Stage, "head", 4, "head must be a whole number from 0 to 3; got 4"),
         (live.Stage, "asking", 16, "asking must be a whole number from 0 to 15; got 16"),
+        (live.HeadMap, "line", 0.55, r"line must be one of \[0.1, .* got 0.55"),
+        (live.HeadMap, "head", 3, "head must be a whole number from 0 to 2; got 3"),
         (live.HeadViewer, "layer", 2, "layer must be a whole number from 0 to 1; got 2"),
         (live.HeadViewer, "key", 3, "key must be a whole number from 0 to 2; got 3"),
         (live.HeadViewer, "sentence", 1, "sentence must be a whole number from 0 to 0; got 1"),
@@ -977,6 +979,33 @@ def test_a_shorter_sentence_keeps_the_tokens_inside():
 def test_sentences_that_do_not_fit_are_refused(sentences, message):
     with pytest.raises(ValueError, match=message):
         live.HeadViewer(sentences)
+
+
+def test_the_chapters_map_counts_the_heads_above_the_line():
+    state = next(
+        output.data[live.MIME]["state"]
+        for path in NOTEBOOKS
+        for output in outputs(read(path))
+        if output.get("data", {}).get(live.MIME, {}).get("figure") == "head_map"
+    )
+    any_target = [
+        live.HeadMap(**state | {"line": line}).values()["heads above the line"][-1]
+        for line in (0.4, 0.5, 0.6, 0.7)
+    ]
+    assert any_target == [49, 32, 19, 10]
+
+
+@pytest.mark.parametrize(
+    ("shares", "message"),
+    [
+        ({"the verb": torch.zeros(2, 3)}, r"targets must be of .* got \['the verb'\]"),
+        ({"itself": torch.zeros(3)}, r"one shape, \(layers, h\); got \[\(3,\)\]"),
+        ({"itself": torch.zeros(2, 3), "[CLS]": torch.zeros(3, 2)}, r"got \[\(2, 3\), \(3, 2\)\]"),
+    ],
+)
+def test_shares_that_do_not_fit_are_refused(shares, message):
+    with pytest.raises(ValueError, match=message):
+        live.HeadMap(shares)
 
 
 def test_a_figure_without_its_bundle_says_what_to_run_and_shows_its_values():

@@ -18,7 +18,17 @@ from docutils import nodes
 import labkit
 from labkit import ledger
 from press import BOOK, execute
-from press.extension import cells, citation, errata, execution, formulas, landing, readings, social
+from press.extension import (
+    cells,
+    citation,
+    errata,
+    execution,
+    formulas,
+    landing,
+    plotly_figures,
+    readings,
+    social,
+)
 from press.project import Address, pages_address
 
 # What they ask or do stands with the functions that call them.
@@ -98,6 +108,17 @@ def test_a_failing_notebook_is_left_as_it_was(tool: ModuleType, tmp_path: Path, 
 
 def test_the_picture_is_drawn_from_the_ledger():
     assert landing.PICTURE.read_text(encoding="utf-8") == landing.picture(), "run `make book`"
+
+
+def test_symbols_of_a_chart_are_set_as_in_a_formula():
+    chart = {"ticktext": ["d_k = 8", 2], "name": "W_O, d_model"}
+    assert plotly_figures.typeset(chart) == {
+        "ticktext": ["<i>d</i><sub><i>k</i></sub> = 8", 2],
+        "name": "<i>W</i><sub><i>O</i></sub>, <i>d</i><sub>model</sub>",
+    }
+    told = plotly_figures.caption("as d_k < 9 grows, by_measure")
+    assert 'aria-label="d k"><var>d</var><sub><var>k</var></sub></span> &lt; 9' in told
+    assert told.endswith("by_measure")
 
 
 @pytest.mark.parametrize("key", ledger.document_keys())

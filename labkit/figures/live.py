@@ -6,6 +6,7 @@ One Python class and one ES module of the same name a figure; a new one joins ``
 from labkit.figures.attention_by_hand import AttentionByHand
 from labkit.figures.base import MIME, LiveFigure
 from labkit.figures.decoding_cache import DecodingCache
+from labkit.figures.head_map import HeadMap
 from labkit.figures.head_viewer import HeadViewer
 from labkit.figures.layer_cost import LayerCost
 from labkit.figures.mask_painter import MaskPainter
@@ -22,6 +23,7 @@ from labkit.figures.trained_heads import TrainedHeads
 FIGURES = (
     AttentionByHand,
     DecodingCache,
+    HeadMap,
     HeadViewer,
     LayerCost,
     MaskPainter,
@@ -41,6 +43,7 @@ __all__ = [
     "MIME",
     "AttentionByHand",
     "DecodingCache",
+    "HeadMap",
     "HeadViewer",
     "LayerCost",
     "LiveFigure",

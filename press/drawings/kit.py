@@ -20,6 +20,14 @@ SMALL = 12
 QUERY, KEY, VALUE = "blue", "green", "orange"
 HEADS = tuple(palette.HEADS)
 
+# Letters that stand for a number or a matrix wherever they stand alone, and a list of letters.
+VARIABLE = re.compile(
+    r"(?<![A-Za-z])(?:[BCKOQRUVWXdhikmnqx]|(?<=m, )l|(?<=l, )a|(?<=· )c)(?![A-Za-z])"
+)
+SINGLE = re.compile(r"(?<![A-Za-z])[A-Za-z](?![A-Za-z])")
+LETTERS = re.compile("A|[A-Zkmlv](, [A-Za-z])+")
+FORMULA = 'font-family="KaTeX_Math, serif" font-style="italic" font-weight="400"'
+
 
 class Drawing:
     """A drawing of a height, WIDTH wide, with the origin at its top left."""
@@ -190,15 +198,31 @@ def stroke(colour: str) -> str:
 
 
 def scripts(words: str, size: float) -> str:
-    """Set what follows ``_`` and ``^`` lower and higher."""
+    """Slant variables, and set what follows ``_`` and ``^`` lower and higher."""
     parts = re.split(r"([_^])(?:\{([^}]*)\}|(\w))", words)
-    told = escape(parts[0])
-    for sign, braced, single, after in zip(*(parts[i::4] for i in (1, 2, 3, 4)), strict=True):
+    alone = re.compile("[A-Za-z]") if LETTERS.fullmatch(words) else VARIABLE
+    told = slanted(parts[0], alone, len(parts) > 1)
+    for i in range(1, len(parts), 4):
+        sign, braced, single, after = parts[i : i + 4]
         by = size * (0.25 if sign == "_" else -0.35)
         small = max(size * 0.75, 10)
-        told += f'<tspan dy="{n(by)}" font-size="{n(small)}">{escape(braced or single)}</tspan>'
-        told += f'<tspan dy="{n(-by)}">{escape(after) or chr(0x200B)}</tspan>'
+        script = braced or single
+        script = slanted(script, SINGLE) if sign == "_" else escape(script)
+        told += f'<tspan dy="{n(by)}" font-size="{n(small)}">{script}</tspan>'
+        rest = slanted(after, alone, i + 4 < len(parts)) or chr(0x200B)
+        told += f'<tspan dy="{n(-by)}">{rest}</tspan>'
     return told
+
+
+def slanted(words: str, letters: re.Pattern[str], scripted: bool = False) -> str:
+    """Set variables in the italics of formulas; scripted: the last letter has a script."""
+    found = {place.start() for place in letters.finditer(words)}
+    if scripted and SINGLE.search(words[-2:]):
+        found.add(len(words) - 1)
+    return "".join(
+        f"<tspan {FORMULA}>{letter}</tspan>" if i in found else escape(letter)
+        for i, letter in enumerate(words)
+    )
 
 
 def n(number: float) -> str:

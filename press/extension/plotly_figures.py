@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from html import escape
 from typing import Any, ClassVar
@@ -15,6 +16,7 @@ from sphinx.util import logging
 MIME = "application/vnd.plotly.v1+json"
 MARK = "plotly-figure"
 PARTS = ("data", "layout", "frames")
+SYMBOL = re.compile(r"\b([A-Za-z])_([A-Za-z]\w*)")
 
 logger = logging.getLogger(__name__)
 
@@ -35,16 +37,45 @@ class PlotlyRenderer:
         if not alt:
             logger.warning("a figure has no text alternative: make it with labkit.figures")
         # A literal "</" would end the script element.
-        parts = {key: data.content[key] for key in PARTS if key in data.content}
+        parts = {key: typeset(data.content[key]) for key in PARTS if key in data.content}
         figure = json.dumps(parts).replace("</", "<\\/")
         page = (
             f'<figure class="{MARK}">'
             f'<div class="{MARK}-drawing" style="min-height:{layout["height"]}px"></div>'
             f"{player(data.content.get('frames'))}"
             f'<script type="application/json">{figure}</script>'
-            f"<figcaption>{escape(alt or '')}</figcaption></figure>"
+            f"<figcaption>{caption(alt or '')}</figcaption></figure>"
         )
         return [nodes.raw(text=page, format="html", classes=[MARK])]
+
+
+def typeset(part: Any) -> Any:
+    """Set symbols such as d_k as formulas do, with the tags that plotly reads."""
+    if isinstance(part, str):
+        return SYMBOL.sub(lambda found: symbol(found, "i"), part)
+    if isinstance(part, list):
+        return [typeset(inner) for inner in part]
+    if isinstance(part, dict):
+        return {key: typeset(inner) for key, inner in part.items()}
+    return part
+
+
+def caption(text: str) -> str:
+    """Write a caption, its symbols as live figures write them."""
+    return SYMBOL.sub(
+        lambda found: (
+            f'<span class="live-symbol" role="math" aria-label="{" ".join(found.groups())}">'
+            f"{symbol(found, 'var')}</span>"
+        ),
+        escape(text),
+    )
+
+
+def symbol(found: re.Match[str], slant: str) -> str:
+    """Write a letter and its subscript: a letter slanted, a word upright."""
+    letter, below = found.groups()
+    script = below if len(below) > 2 else f"<{slant}>{below}</{slant}>"
+    return f"<{slant}>{letter}</{slant}><sub>{script}</sub>"
 
 
 def player(frames: list[dict[str, Any]] | None) -> str:

@@ -874,6 +874,25 @@ def test_heads_are_sorted_and_tokens_chosen_with_the_mouse(page: Page, site: str
     assert f"From “merged” it gives {weight:.2f} to “the”" in shown.inner_text()
 
 
+def test_both_maps_have_a_head_in_the_same_place(page: Page, site: str):
+    shown = open_figure(page, site, "head_map")
+    places = "made => made.map(button => button.ariaLabel.match(/layer \\d+, head \\d+/)[0])"
+    mapped = shown.locator(".map-heads button")
+    viewed = page.locator('figure[data-name="head_viewer"] .live-heads button')
+    assert mapped.evaluate_all(places) == viewed.evaluate_all(places)
+    mapped.nth(2).click()
+    state = read_state(shown, "head_map")
+    assert (state["layer"], state["head"]) == (0, 2)
+    assert "Head (0, 2) gives 1.00 to previous token" in shown.inner_text()
+
+
+def test_a_symbol_is_set_as_in_a_formula_and_read_by_its_letters(page: Page, site: str):
+    shown = open_figure(page, site, "saturation")
+    box = shown.get_by_role("checkbox", name="Divide by root of d k")
+    assert box.count() == 1
+    assert box.locator("xpath=..").locator("var").all_inner_texts() == ["d", "k"]
+
+
 IN_VIEW = """node => {
   const { top, bottom } = node.getBoundingClientRect();
   const header = document.querySelector(".bd-header-article, .header-article");

@@ -1,6 +1,6 @@
 // Controls that set a trait. Each is marked with it, for those who drive the page from outside.
 
-import { element, unique, write } from "./elements.js";
+import { element, phrase, unique, write } from "./elements.js";
 
 /** @type {Control} */
 export function slider(view, trait, { label }) {
@@ -20,7 +20,7 @@ export function slider(view, trait, { label }) {
     input.setAttribute("aria-valuetext", view.get(trait));
     write(shown, String(view.get(trait)));
   });
-  const named = element("label", { for: id }, label);
+  const named = element("label", { for: id }, phrase(label));
   return element("div", { class: "live-control" }, named, input, shown);
 }
 
@@ -34,7 +34,7 @@ export function toggle(view, trait, { label }) {
   view.follow([trait], () => {
     input.checked = view.get(trait);
   });
-  return element("label", { class: "live-control" }, input, label);
+  return element("label", { class: "live-control" }, input, phrase(label));
 }
 
 /** @type {Control} */
@@ -49,7 +49,7 @@ export function choice(view, trait, { label, options = view.options(trait) }) {
   view.follow([trait], () => {
     select.selectedIndex = Math.max(0, options.indexOf(view.get(trait)));
   });
-  return element("label", { class: "live-control" }, label, select);
+  return element("label", { class: "live-control" }, phrase(label), select);
 }
 
 // A list of texts of which one is chosen by its place.
@@ -66,7 +66,7 @@ export function pick(view, trait, { label, texts, follow = [], choose }) {
     }
     select.selectedIndex = view.get(trait);
   });
-  return element("label", { class: "live-control" }, label, select);
+  return element("label", { class: "live-control" }, phrase(label), select);
 }
 
 /** @type {(label: string, action: () => void) => HTMLButtonElement} */
@@ -74,7 +74,7 @@ export function button(label, action) {
   const onclick = () => {
     if (isAble(made)) action();
   };
-  const made = element("button", { type: "button", class: "live-button", onclick }, label);
+  const made = element("button", { type: "button", class: "live-button", onclick }, phrase(label));
   return made;
 }
 
@@ -91,7 +91,7 @@ const isAble = (made) => made.getAttribute("aria-disabled") !== "true";
 export function counter(view, trait, { label }) {
   const shown = element("output", { "data-trait": trait });
   view.follow([trait], () => write(shown, String(view.get(trait))));
-  return element("span", { class: "live-control" }, label, shown);
+  return element("span", { class: "live-control" }, phrase(label), shown);
 }
 
 // A button that goes on by itself until it is pressed again or told to stop.

@@ -1,6 +1,6 @@
 // What is drawn: bars, and weights as a map. A head keeps its colour.
 
-import { drawing, element, write } from "./elements.js";
+import { drawing, element, tell, write } from "./elements.js";
 
 // Of heads 1 to 4, or of what else is told apart.
 /** @type {Colour[]} */
@@ -22,7 +22,7 @@ export function bars({ colour, touching = false }) {
   return {
     node: element("div", { class: "live-chart" }, label, drawn),
     draw(values, { title, told, most, names, texts }) {
-      write(label, title);
+      tell(label, title);
       if (drawn.children.length !== values.length) {
         const bar = () => element("div", {}, element("b"), element("i"), element("span"));
         drawn.replaceChildren(...values.map(bar));

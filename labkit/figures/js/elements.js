@@ -29,6 +29,52 @@ export function write(node, text) {
   else if (shown.data !== text) shown.data = text;
 }
 
+// The symbols of formulas: √d_k, W_O, QKᵀ, and a matrix or a size that ends a label or equals something.
+const SYMBOLS = /(√\w+|\b[A-Za-z]_[A-Za-z]\w*|\bX(?= W_)|\bQKᵀ|\bAV\b| [QKVWhn]$|\b[hn](?= = ))/;
+
+// Text whose symbols are set as in a formula, and read out by their letters.
+/** @type {(text: string) => Child[]} */
+export function typeset(text) {
+  return text.split(SYMBOLS).flatMap((part, i) => {
+    if (i % 2 === 0) return part ? [part] : [];
+    return part.startsWith(" ") ? [" ", symbol(part.trim())] : [symbol(part)];
+  });
+}
+
+function symbol(text) {
+  const letter = (x) => (/^([A-Za-z]|AV|QK|kv)$/.test(x) ? element("var", {}, x) : x);
+  const [base, below] = text.replace("√", "").split("_");
+  const name = base.replace("ᵀ", "");
+  const parts = [letter(name)];
+  if (name !== base) parts.push(element("sup", {}, "T"));
+  if (below) parts.push(element("sub", {}, letter(below)));
+  const root = text.startsWith("√");
+  const told = [root && "root of", ...name, name !== base && "transposed", below];
+  return element(
+    "span",
+    { class: "live-symbol", role: "math", "aria-label": told.filter(Boolean).join(" ") },
+    ...(root ? ["√", element("span", {}, ...parts)] : parts),
+  );
+}
+
+// The same as one thing, where each part would be set apart.
+/** @type {(text: string) => Child} */
+export function phrase(text) {
+  const parts = typeset(text);
+  return parts.length > 1 ? element("span", {}, ...parts) : (parts[0] ?? "");
+}
+
+const set = new WeakMap();
+
+// Changes a text that may have symbols.
+/** @type {(node: Element, text: string) => void} */
+export function tell(node, text) {
+  if (set.get(node) === text) return;
+  set.set(node, text);
+  if (SYMBOLS.test(text) || node.children.length) node.replaceChildren(...typeset(text));
+  else write(node, text);
+}
+
 /** @type {(...nodes: Child[]) => HTMLElement} */
 export function row(...nodes) {
   return element("div", { class: "live-row" }, ...nodes);
@@ -38,7 +84,7 @@ export function row(...nodes) {
 /** @type {() => Part & { say: (text: string) => void }} */
 export function spoken() {
   const node = element("p", { class: "live-spoken", role: "status" });
-  return { node, say: (text) => write(node, text) };
+  return { node, say: (text) => tell(node, text) };
 }
 
 // Where there is room, a fold is open.
@@ -46,7 +92,7 @@ export const roomy = () => !matchMedia("(max-width: 599px)").matches;
 
 /** @type {(title: string, open: boolean, ...nodes: Child[]) => HTMLDetailsElement} */
 export function fold(title, open, ...nodes) {
-  const made = element("details", { class: "live-fold" }, element("summary", {}, title), ...nodes);
+  const made = element("details", { class: "live-fold" }, element("summary", {}, ...typeset(title)), ...nodes);
   made.open = open;
   return made;
 }

@@ -105,7 +105,7 @@ function render({ model, el }) {
       slider(view, "n", { label: "Length n" }),
       slider(view, "d_model", { label: "Width d_model" }),
       slider(view, "h", { label: "Heads h" }),
-      slider(view, "d_k", { label: "Width of a head dₖ" }),
+      slider(view, "d_k", { label: "Width of a head d_k" }),
     ),
     row(cut, join),
     told.node,

@@ -94,7 +94,7 @@ function outputTables(answers) {
     });
   function draw(found, colour) {
     line(sideBySide, "Side by side", found["side by side"], (_, at) => colour(Math.floor(at / 2)));
-    line(product, "times Wₒ", found["side by side, times W_O"]);
+    line(product, "times W_O", found["side by side, times W_O"]);
     const lines = [...found.written, found["sum of what is written"]];
     written.draw({
       label: "Each through its slab",
@@ -131,7 +131,7 @@ function outputTables(answers) {
 function render({ model, el }) {
   const view = new View({ model, el });
   const heads = editable(view, "heads", { label: "Heads’ outputs", axes: ["head", "entry"] });
-  const W_O = editable(view, "W_O", { label: "Wₒ", axes: ["row", "number"] });
+  const W_O = editable(view, "W_O", { label: "W_O", axes: ["row", "number"] });
   const given = view.get("given");
   const tables = outputTables(given.answers);
   const [told, compared] = [spoken(), spoken()];
@@ -139,8 +139,8 @@ function render({ model, el }) {
   const sharing = toggle(view, "shared", {
     label: "Shared projections: head 2 gives what head 1 gives",
   });
-  const identity = button("Wₒ as identity", () => view.set("W_O", IDENTITY));
-  const back = button("Wₒ as at first", () => view.set("W_O", start));
+  const identity = button("W_O as identity", () => view.set("W_O", IDENTITY));
+  const back = button("W_O as at first", () => view.set("W_O", start));
 
   function draw() {
     const shared = view.get("shared");

@@ -110,9 +110,9 @@ function render({ model, el }) {
 
   view.add(
     row(
-      slider(view, "d_k", { label: "Width dₖ" }),
+      slider(view, "d_k", { label: "Width d_k" }),
       choice(view, "n_k", { label: "Keys" }),
-      toggle(view, "divided", { label: "Divide by √dₖ" }),
+      toggle(view, "divided", { label: "Divide by √d_k" }),
     ),
     row(...more, restart, counter(view, "draws", { label: "Draws so far" })),
     row(weightsChart.node, histogram.node),

@@ -1,6 +1,6 @@
 import { able, button, choice, slider } from "./controls.js";
 import { COLOURS, shade } from "./drawings.js";
-import { element, row, spoken, write } from "./elements.js";
+import { element, row, spoken, tell, write } from "./elements.js";
 import { matmul, softmax, transpose } from "./mathematics.js";
 import { coloured } from "./tables.js";
 import { numbered, show } from "./text.js";
@@ -118,7 +118,7 @@ function side(most) {
       const { first, blocks } = layout;
       const heads = numbered(HEADS).map((i) => `head ${i}`);
       write(heading, `${title} ${sizes(layout)}`);
-      write(note, text);
+      tell(note, text);
       blocks.forEach((rows, b) => {
         tables[b].draw({
           label: first ? (first === "word" ? words : heads)[b] : "all words",

@@ -1,19 +1,19 @@
 // Tables: of buttons, of computed numbers, of coloured cells.
 
-import { element, write } from "./elements.js";
+import { element, tell, typeset, write } from "./elements.js";
 import { name, numbered, show } from "./text.js";
 
 /** @type {Grid} */
 export function grid(label, rows, columns, cell) {
-  const heads = columns.map((text) => element("th", { scope: "col" }, text));
+  const heads = columns.map((text) => element("th", { scope: "col" }, ...typeset(text)));
   const lines = rows.map((text, i) => {
-    const head = element("th", { scope: "row" }, text);
+    const head = element("th", { scope: "row" }, ...typeset(text));
     return element("tr", {}, head, ...columns.map((_, j) => cell(i, j)));
   });
   return element(
     "table",
     { class: "live-matrix" },
-    element("caption", {}, label),
+    element("caption", {}, ...typeset(label)),
     element("thead", {}, element("tr", {}, element("td"), ...heads)),
     element("tbody", {}, ...lines),
   );
@@ -99,7 +99,7 @@ export function coloured() {
         node.replaceChildren(table);
         known = { names, table, cells };
       }
-      write(known.table.caption, label);
+      tell(known.table.caption, label);
       known.cells.forEach((line, i) =>
         line.forEach((cell, j) => {
           write(cell, text(i, j));

@@ -1,7 +1,7 @@
 // The figure on the page: its title, the parts in their order, its caption, its values.
 // A part's draw functions run whenever a value of the model changes, from the page or from Python.
 
-import { drawing, element, fold, roomy, write } from "./elements.js";
+import { drawing, element, fold, roomy, typeset, write } from "./elements.js";
 import { name, show } from "./text.js";
 
 // A figure that can be played says so before anything else: with a pointer, and what to do.
@@ -33,11 +33,11 @@ export class View {
       element(
         "div",
         { class: "live-head" },
-        element("p", { class: "live-title" }, model.get("title")),
+        element("p", { class: "live-title" }, ...typeset(model.get("title"))),
         sign(todo),
       ),
       this.body,
-      fold("What is shown", roomy(), element("p", { class: "live-caption" }, model.get("caption"))),
+      fold("What is shown", roomy(), element("p", { class: "live-caption" }, ...typeset(model.get("caption")))),
       fold("Values as a table", false, this.fold),
     );
     el.replaceChildren(this.root);
@@ -108,7 +108,7 @@ export class View {
 }
 
 function valuesTable(quantity, rows, axes) {
-  const scope = (kind, text) => element("th", { scope: kind }, text);
+  const scope = (kind, text) => element("th", { scope: kind }, ...typeset(text));
   const across = axes.length > 1 ? (j) => name(axes[1], j) : () => "value";
   const columns = rows[0].map((_, j) => scope("col", across(j)));
   const cells = rows.map((row) => row.map(() => element("td")));
@@ -118,7 +118,7 @@ function valuesTable(quantity, rows, axes) {
   const table = element(
     "table",
     { class: "live-values", "data-values": quantity },
-    element("caption", {}, quantity),
+    element("caption", {}, ...typeset(quantity)),
     element("thead", {}, element("tr", {}, element("td"), ...columns)),
     element("tbody", {}, ...lines),
   );

@@ -195,7 +195,7 @@ def scripts(words: str, size: float) -> str:
     told = escape(parts[0])
     for sign, braced, single, after in zip(*(parts[i::4] for i in (1, 2, 3, 4)), strict=True):
         by = size * (0.25 if sign == "_" else -0.35)
-        small = max(size * 0.75, 10)
+        small = max(size * 0.75, 10.8)
         told += f'<tspan dy="{n(by)}" font-size="{n(small)}">{escape(braced or single)}</tspan>'
         told += f'<tspan dy="{n(-by)}">{escape(after) or chr(0x200B)}</tspan>'
     return told

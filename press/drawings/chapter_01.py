@@ -81,7 +81,7 @@ def keys_on_a_line() -> Drawing:
 
 def attention_map() -> Drawing:
     """The weights of the chapter's example: a row for each query, a column for each key."""
-    d = Drawing(318)
+    d = Drawing(296)
     x, y, wide, high = 110, 62, 66, 44
     weights = by_hand()
     d.text(x + 1.5 * wide, 24, "keys: who is read", colour=KEY, bold=True)

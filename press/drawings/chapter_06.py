@@ -9,7 +9,7 @@ from press.drawings.kit import HEADS, SMALL, Drawing
 
 def sum_of_slabs() -> Drawing:
     """Two heads by hand: one product with W_O, or each head through its own slab, and the sum."""
-    d = Drawing(366)
+    d = Drawing(350)
     row = [x for head in HEADS_BY_HAND for x in head]
     W_O = layer()["W_O"].tolist()
     high = 24

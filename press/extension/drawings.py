@@ -29,14 +29,22 @@ def insert_drawings(app: Sphinx, doctree: nodes.document) -> None:
             continue
         drawing = (ROOT / image["uri"]).read_text(encoding="utf-8")
         file = Path(image["uri"]).name
-        html = inline(drawing, image.get("alt", ""), f"drawing-{number}", file)
-        figure = nodes.figure("", nodes.raw(text=html, format="html"), classes=["drawing"])
-        if caption := image.get("title"):
-            figure += nodes.caption(caption, "", *formulas_apart(caption))
-        else:
+        if not (caption := image.get("title", "")):
             logger.warning("%s has no caption: write it behind the file's name", file)
-        # A figure cannot stand in a paragraph, which Markdown puts around an image.
-        image.parent.replace_self(figure)
+        html = inline(drawing, image.get("alt", ""), f"drawing-{number}", file)
+        # Not a figure of Sphinx, which would number it. It cannot stand in a paragraph, which
+        # Markdown puts around an image.
+        image.parent.replace_self(
+            [
+                raw(f'<figure class="drawing">{html}<figcaption><p>'),
+                nodes.inline("", "", *formulas_apart(caption)),
+                raw("</p></figcaption></figure>"),
+            ]
+        )
+
+
+def raw(html: str) -> nodes.raw:
+    return nodes.raw(text=html, format="html")
 
 
 def inline(drawing: str, alt: str, name: str, file: str) -> str:

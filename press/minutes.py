@@ -10,7 +10,7 @@ from nbformat import NotebookNode
 from press.labs import cards
 
 FOLD = r"<details>(?:(?!<details>).)*?</details>"
-DRAWING = r"!\[[^\]]*\]\(\.\./book/drawings/[\w-]+\.svg\)"
+DRAWING = r"!\[[^\]]*\]\(\.\./book/drawings/[\w-]+\.svg(?: \"[^\"]*\")?\)"
 EXERCISE = re.compile(r"^\d+\. ", re.MULTILINE)
 HIDDEN = {"hide-cell", "remove-input"}  # a folded cell, and one that leaves a verdict alone
 

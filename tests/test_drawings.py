@@ -11,12 +11,13 @@ from press.drawings.kit import scripts
 from press.extension.drawings import inline
 from press.notebooks import NOTEBOOKS, read
 
+SHOW = r'!\[([^\]]+)\]\(\.\./book/drawings/([\w-]+)\.svg "([^"]+)"\)'
 SHOWN = [
     found
     for path in NOTEBOOKS
     for cell in read(path).cells
     if cell.cell_type == "markdown"
-    for found in re.findall(r"!\[([^\]]+)\]\(\.\./book/drawings/([\w-]+)\.svg\)", cell.source)
+    for found in re.findall(SHOW, cell.source)
 ]
 
 
@@ -27,9 +28,14 @@ def test_the_file_is_what_is_drawn(name: str):
 
 
 def test_each_is_shown_once_and_told_in_words():
-    assert sorted(name for _, name in SHOWN) == sorted(drawings())
+    assert sorted(name for _, name, _ in SHOWN) == sorted(drawings())
     assert sorted(path.stem for path in FOLDER.iterdir()) == sorted(drawings())
-    assert all(len(alt.split()) >= 12 for alt, _ in SHOWN)
+    assert all(len(alt.split()) >= 12 for alt, _, _ in SHOWN)
+
+
+def test_each_has_a_caption_of_one_sentence():
+    assert all(re.fullmatch(r"\S[^.]+\.", re.sub(r"\$.*?\$", "x", said)) for _, _, said in SHOWN)
+    assert len({said for _, _, said in SHOWN}) == len(SHOWN)
 
 
 def test_in_the_page_it_is_an_image_with_arrow_heads_of_its_own():

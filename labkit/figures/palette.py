@@ -24,6 +24,8 @@ DRAWINGS = {
     "paper": ("#ffffff", "#14181e"),
     "accent": ROLES["weight"],
     **HEADS,
+    # As a thin line on the page's ground, which takes 0.01 from its contrast of 3.
+    "pink": ("#c872a2", HEADS["pink"][1]),
     # Of words: dark enough to be read on paper.
     "orange-ink": ("#b04300", "#ff9350"),
     "green-ink": ("#00704f", "#2cc596"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import exp, sqrt
 
 from labkit.models import pocket
+from press.drawings.block import layer
 from press.drawings.kit import KEY, QUERY, Drawing
 
 WORD = 62  # width of a word's box
@@ -80,7 +81,7 @@ def keys_on_a_line() -> Drawing:
 
 def attention_map() -> Drawing:
     """The weights of the chapter's example: a row for each query, a column for each key."""
-    d = Drawing(318)
+    d = Drawing(296)
     x, y, wide, high = 110, 62, 66, 44
     weights = by_hand()
     d.text(x + 1.5 * wide, 24, "keys: who is read", colour=KEY, bold=True)
@@ -101,6 +102,7 @@ def attention_map() -> Drawing:
         3,
         cell=wide,
         cell_height=high,
+        colour="accent",
         shade=lambda i, j: 0.6 * weights[i][j],
         words=lambda i, j: f"{weights[i][j]:.2f}",
         size=14,
@@ -123,6 +125,7 @@ def by_hand() -> list[list[float]]:
 
 
 DRAWINGS = {
+    "layer-of-one-head": lambda: layer("attention"),
     "two-questions": two_questions,
     "keys-on-a-line": keys_on_a_line,
     "attention-map": attention_map,

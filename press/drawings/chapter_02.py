@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import exp, sqrt
 
+from press.drawings.block import layer
 from press.drawings.kit import Drawing
 
 SCORES = (0.3, 1.3, -0.2, 0.8, -1.1)
@@ -63,6 +64,7 @@ def axis(d: Drawing, middle: float, base: float, unit: float, ticks: tuple[int, 
 
 
 DRAWINGS = {
+    "layer-with-scale": lambda: layer("scale"),
     "softmax-sharpening": softmax_sharpening,
     "dot-product-spread": dot_product_spread,
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from labkit.models import cross
+from press.drawings.block import layer
 from press.drawings.kit import KEY, QUERY, VALUE, Drawing
 
 SIZES = {"Q": QUERY, "K": KEY, "V": VALUE}
@@ -47,37 +48,37 @@ def three_directions() -> Drawing:
 
 
 def self_and_cross() -> Drawing:
-    """Queries, keys and values from one sequence, and below from two, with all shapes."""
-    d = Drawing(372)
-    panel(d, 0, "self-attention: one text", {"X": ("n, d_{model}", "QKV")}, "n", "n")
-    d.line((12, 178), (408, 178))
+    """Queries, keys and values from one sequence, and beside it from two, with all shapes."""
+    d = Drawing(316)
+    panel(d, 4, "self-attention: one text", {"X": ("n, d_{model}", "QKV")}, "n", "n")
+    d.line((210, 12), (210, 304))
     two = {"X": ("n_q, d_{model}", "Q"), "C": ("n_k, d_{model}", "KV")}
-    panel(d, 190, "cross-attention: two texts", two, "n_q", "n_k")
+    panel(d, 216, "cross-attention: two texts", two, "n_q", "n_k")
     return d
 
 
 def panel(
-    d: Drawing, top: float, title: str, sources: dict[str, tuple[str, str]], n_q: str, n_k: str
+    d: Drawing, left: float, title: str, sources: dict[str, tuple[str, str]], n_q: str, n_k: str
 ) -> None:
-    d.text(12, top + 24, title, anchor="start", bold=True)
+    d.text(left + 100, 24, title, bold=True)
     shapes = {"Q": f"{n_q}, d_k", "K": f"{n_k}, d_k", "V": f"{n_k}, d_v"}
-    middles = {letter: top + 58 + 44 * i for i, letter in enumerate(SIZES)}
+    middles = {letter: left + 32 + 68 * i for i, letter in enumerate(SIZES)}
     for source, (shape, gives) in sources.items():
-        ys = [middles[letter] for letter in gives]
-        middle = sum(ys) / len(ys)
-        sized(d, 12, middle, 88, source, shape)
-        for y in ys:
-            d.arrow((102, middle), (142, y), curved=True)
+        xs = [middles[letter] for letter in gives]
+        middle = left + {"X": 100 if len(sources) == 1 else 43, "C": 146}[source]
+        sized(d, middle, 60, 86, source, shape)
+        for x in xs:
+            d.arrow((middle + (x - middle) / 4, 81), (x, 110))
     for letter, colour in SIZES.items():
-        sized(d, 146, middles[letter], 74, letter, shapes[letter], colour)
+        sized(d, middles[letter], 132, 62, letter, shapes[letter], colour)
     attends = (middles["Q"] + middles["K"]) / 2
-    for letter in "QK":
-        d.arrow((222, middles[letter]), (252, attends), curved=True, colour=SIZES[letter])
-    sized(d, 256, attends, 66, "A", f"{n_q}, {n_k}", "accent")
+    for letter, beside in (("Q", -12), ("K", 12)):
+        d.arrow((middles[letter], 153), (attends + beside, 182), colour=SIZES[letter])
+    sized(d, attends, 204, 66, "A", f"{n_q}, {n_k}", "accent")
     mixes = (attends + middles["V"]) / 2
-    d.arrow((324, attends), (338, mixes), curved=True, colour="accent")
-    d.arrow((222, middles["V"]), (338, mixes), curved=True, colour=VALUE)
-    sized(d, 342, mixes, 68, "O", f"{n_q}, d_v", VALUE, 0.08)
+    d.arrow((attends, 225), (mixes - 14, 254), colour="accent")
+    d.arrow((middles["V"], 153), (middles["V"], 222), (mixes + 14, 254), colour=VALUE)
+    sized(d, mixes, 276, 66, "O", f"{n_q}, d_v", VALUE, 0.08)
 
 
 def sized(
@@ -91,9 +92,9 @@ def sized(
     shade: float = 0.12,
 ) -> None:
     """Draw a matrix as a box with its letter and its shape."""
-    d.box(x, middle - 19, width, 38, colour=colour, shade=shade)
-    d.text(x + width / 2, middle - 3, letter, bold=True)
-    d.text(x + width / 2, middle + 13, f"({shape})", size=12)
+    d.box(x - width / 2, middle - 19, width, 38, colour=colour, shade=shade)
+    d.text(x, middle - 3, letter, bold=True)
+    d.text(x, middle + 13, f"({shape})", size=12)
 
 
 def encoder_and_decoder() -> Drawing:
@@ -132,24 +133,25 @@ def one_step() -> Drawing:
     d.text(12, 24, "recurrent network: state by state", anchor="start", bold=True)
     for i, x in enumerate(across):
         here = i == 0
-        d.box(x - 20, 46, 40, 28, f"h_{i + 1}")
-        d.box(x - 20, 102, 40, 28, f"x_{i + 1}", colour=KEY, shade=0.2 if here else 0.06)
+        d.box(x - 20, 42, 40, 28, f"x_{i + 1}", colour=KEY, shade=0.2 if here else 0.06)
+        d.box(x - 20, 98, 40, 28, f"h_{i + 1}")
         colour = KEY if here else "faint"
-        d.arrow((x, 100), (x, 78), colour=colour, width=3 if here else 1.5)
+        d.arrow((x, 72), (x, 95), colour=colour, width=3 if here else 1.5)
         if i < 4:
-            d.arrow((x + 22, 60), (x + 55, 60), colour=KEY, width=3)
+            d.arrow((x + 22, 112), (x + 55, 112), colour=KEY, width=3)
     d.line((12, 148), (408, 148))
     d.text(12, 174, "attention: straight from each", anchor="start", bold=True)
-    d.box(across[4] - 20, 188, 40, 28, "o_5", colour=QUERY)
+    d.box(across[4] - 20, 260, 40, 28, "o_5", colour=QUERY)
     for i, x in enumerate(across):
         here = i == 0
-        d.box(x - 20, 258, 40, 28, f"x_{i + 1}", colour=KEY, shade=0.2 if here else 0.06)
-        end = (across[4] - 22, 196 + 5 * i) if i < 4 else (across[4], 220)
-        d.arrow((x, 256), end, colour=KEY if here else "faint", width=3 if here else 1.5)
+        d.box(x - 20, 190, 40, 28, f"x_{i + 1}", colour=KEY, shade=0.2 if here else 0.06)
+        end = (across[4] - 22, 280 - 5 * i) if i < 4 else (across[4], 257)
+        d.arrow((x, 220), end, colour=KEY if here else "faint", width=3 if here else 1.5)
     return d
 
 
 DRAWINGS = {
+    "layer-with-memory": lambda: layer("memory"),
     "three-directions": three_directions,
     "self-and-cross": self_and_cross,
     "encoder-and-decoder": encoder_and_decoder,

@@ -8,6 +8,7 @@ from math import log
 import torch
 
 from labkit.models import gpt, stories, training
+from press.drawings.block import layer
 from press.drawings.kit import KEY, QUERY, Drawing
 
 STORY = "the box suits mia hill . mia hill reads and she".split()
@@ -97,20 +98,20 @@ def teacher_forcing() -> Drawing:
     """Five inputs and five targets, the same story one word further; position 3 sees three."""
     d = Drawing(236)
     across = [114 + 65 * i for i in range(5)]
-    d.text(12, 42, "targets", anchor="start", colour="faint")
-    d.text(12, 180, "inputs", anchor="start", colour="faint")
+    d.text(12, 42, "inputs", anchor="start", colour="faint")
+    d.text(12, 180, "targets", anchor="start", colour="faint")
     d.text(12, 104, "one pass,", anchor="start", colour="faint")
     d.text(12, 122, "masked", anchor="start", colour="faint")
     for i, x in enumerate(across):
         for j in range(i + 1):
             if i != 2:
-                d.line((across[j], 158), (x, 66), width=1)
+                d.line((across[j], 54), (x, 146), width=1)
     for j in range(3):
-        d.line((across[j], 158), (across[2], 66), colour=QUERY, width=3)
+        d.line((across[j], 54), (across[2], 146), colour=QUERY, width=3)
     for i, x in enumerate(across):
-        d.arrow((x, 66), (x, 54), colour=QUERY if i == 2 else "faint")
-        d.box(x - 28, 24, 56, 28, STORY[i + 1], colour=QUERY if i == 2 else "ink")
-        d.box(x - 28, 160, 56, 28, STORY[i], colour=QUERY if i <= 2 else "ink")
+        d.arrow((x, 146), (x, 158), colour=QUERY if i == 2 else "faint")
+        d.box(x - 28, 24, 56, 28, STORY[i], colour=QUERY if i <= 2 else "ink")
+        d.box(x - 28, 160, 56, 28, STORY[i + 1], colour=QUERY if i == 2 else "ink")
     d.text(210, 220, "position 3 sees “the box suits” and has to name “mia”")
     return d
 
@@ -143,6 +144,7 @@ def causal_and_padding() -> Drawing:
 
 
 DRAWINGS = {
+    "layer-with-mask": lambda: layer("mask"),
     "copying": copying,
     "causal-mask": causal_mask,
     "teacher-forcing": teacher_forcing,

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from labkit.figures.split_and_merge import SENTENCES, Layout, vectors, walk
 from labkit.models import two_needs
+from press.drawings.block import layer
 from press.drawings.kit import HEADS, Drawing
 
 SENTENCE = SENTENCES[0]
@@ -154,6 +155,7 @@ def one_large_matrix() -> Drawing:
 
 
 DRAWINGS = {
+    "layer-with-heads": lambda: layer("heads"),
     "two-heads": two_heads,
     "split-and-merge": split_and_merge,
     "storage-in-a-row": storage_in_a_row,

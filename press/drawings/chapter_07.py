@@ -20,7 +20,7 @@ def numbers_in_scale() -> Drawing:
             d.box(x + i * wide, 110, wide, high, name, shade=0.12, round_by=0, size=SMALL)
         d.text(x + 2 * wide, 174, "feed-forward, 2 of 64 × 256", size=SMALL)
         for y in (180.0, 180 + high + gap):
-            d.box(x, y, 4 * wide, high, colour="accent", shade=0.25, round_by=0)
+            d.box(x, y, 4 * wide, high, shade=0.05, round_by=0)
     d.text(middle, 296, "read-out, 64 × 56", size=SMALL)
     d.box(middle - wide / 2, 302, wide, table, colour="faint", shade=0.3, round_by=0)
     return d

@@ -34,7 +34,7 @@ def two_heads_copy() -> Drawing:
         d.box(x[i], 20, 50, 28, token, shade=0.06)
         d.box(x[i], 108, 50, 40, "" if i == 1 else token, shade=0.06)
         d.arrow((x[i] + 25, 50), (x[i] + 25, 106))
-    d.arrow((x[0] + 50, 56), (x[1] + 10, 106), colour=HEADS[0], width=2)
+    d.arrow((x[0] + 42, 50), (x[1] + 10, 106), colour=HEADS[0], width=2)
     d.text(x[1] + 25, 124, "b", size=SMALL)
     d.text(x[1] + 25, 141, "after a", size=SMALL, colour=HEADS[0])
     below = (x[1] + 25, 150), (x[1] + 25, 182), (x[3] + 25, 182), (x[3] + 25, 152)

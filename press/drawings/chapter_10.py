@@ -1,9 +1,10 @@
-"""Chapter 10: what fixes which word, a block beside its stream, and a pair that is turned."""
+"""Chapter 10: what fixes which word, a block in its stream, and a pair that is turned."""
 
 from __future__ import annotations
 
 from math import cos, radians, sin
 
+from press.drawings.block import gpt
 from press.drawings.kit import HEADS, SMALL, Drawing
 
 STORY = [
@@ -51,31 +52,6 @@ def fixed_words() -> Drawing:
     return d
 
 
-def block_and_stream() -> Drawing:
-    """The stream goes straight up; attention and feed-forward read from it and add to it."""
-    d = Drawing(330)
-    x = 110
-    d.box(x - 60, 292, 120, 28, "words", shade=0.06)
-    d.arrow((x, 292), (x, 44), width=3)
-    d.box(x - 70, 12, 140, 30, "next word", shade=0.06)
-    d.text(x - 14, 170, "stream", colour="faint", anchor="end", size=SMALL)
-    for y, name, colour in ((270, "attention", HEADS[0]), (150, "feed-forward", HEADS[1])):
-        d.arrow((x, y), (196, y))
-        d.box(198, y - 15, 84, 30, "LayerNorm", shade=0.06, size=SMALL)
-        d.arrow((240, y - 15), (240, y - 40))
-        d.box(184, y - 72, 112, 30, name, colour=colour, shade=0.2)
-        d.arrow((184, y - 57), (x + 3, y - 57))
-        d.text(148, y - 62, "+", bold=True, size=16)
-    d.text(306, 214, "looks at other", anchor="start", size=SMALL)
-    d.text(306, 229, "positions", anchor="start", size=SMALL)
-    d.text(306, 94, "each position", anchor="start", size=SMALL)
-    d.text(306, 109, "by itself", anchor="start", size=SMALL)
-    d.line((176, 62), (404, 62), dashed=True)
-    d.line((176, 296), (404, 296), dashed=True)
-    d.text(404, 56, "one block", anchor="end", colour="faint", size=SMALL)
-    return d
-
-
 def turned_pair() -> Drawing:
     """A query and a key as arrows, both moved on by three places: the angle between them stays."""
     d = Drawing(196)
@@ -100,6 +76,6 @@ def turned_pair() -> Drawing:
 
 DRAWINGS = {
     "fixed-words": fixed_words,
-    "block-and-stream": block_and_stream,
+    "block-and-stream": gpt,
     "turned-pair": turned_pair,
 }

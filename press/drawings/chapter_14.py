@@ -1,4 +1,4 @@
-"""Chapter 14: heads dealt to ranks, positions dealt to ranks, and the ways between the two."""
+"""Chapter 14: heads and positions sharded over ranks, and the ways between the two."""
 
 from __future__ import annotations
 
@@ -47,35 +47,42 @@ def heads_dealt() -> Drawing:
 
 
 def sequence_parallel() -> Drawing:
-    """A block on two ranks: own positions between the dealt layers, all of them inside."""
-    d = Drawing(398)
+    """A block on two ranks: own positions between the sharded layers, all of them inside."""
+    d = Drawing(434)
     for rank in range(2):
         d.text(110 + 200 * rank, 20, f"rank {rank}", bold=True, size=13)
     at = 30
-    for own, dealt in (("norm", "heads"), ("add, norm", "hidden features"), ("add", "")):
+    for own, sharded in (("LayerNorm", "heads"), ("add, LayerNorm", "features"), ("add", "")):
         for rank in range(2):
             left, half = 20 + 200 * rank, ("first half", "second half")[rank]
-            middle = left + 50 + 80 * rank
-            d.box(middle - 50, at, 100, 42, shade=0.05, dashed=True)
+            middle = left + 58 + 64 * rank
+            d.box(middle - 58, at, 116, 42, shade=0.05, dashed=True)
             d.text(middle, at + 18, own, size=13)
             d.text(middle, at + 35, half, size=SMALL, colour="faint")
-            if dealt:
+            if sharded:
                 d.arrow((middle, at + 44), (left + 90, at + 78))
-                d.box(left, at + 80, 180, 46, shade=0.14)
-                d.text(left + 90, at + 99, f"half of the {dealt}", size=SMALL)
-                d.text(left + 90, at + 117, "all positions", size=SMALL, colour="faint")
-                d.arrow((left + 90, at + 128), (middle, at + 159))
-        if dealt:
+                d.box(left, at + 80, 180, 62, shade=0.05)
+                d.text(left + 90, at + 134, "all positions", size=SMALL, colour="faint")
+                d.arrow((left + 90, at + 144), (middle, at + 176))
+            if sharded == "heads":
+                for i in (0, 1):
+                    head = 2 * rank + i
+                    d.box(left + 14 + 78 * i, at + 88, 74, 28, f"head {head + 1}",
+                          colour=HEADS[head], size=SMALL)  # fmt: skip
+            elif sharded:
+                d.text(left + 90, at + 100, "half of the", size=SMALL)
+                d.text(left + 90, at + 116, "hidden features", size=SMALL)
+        if sharded:
             d.text(210, at + 66, "all-gather", bold=True, size=13)
-            d.text(210, at + 149, "reduce-scatter", bold=True, size=13)
-        at += 161
+            d.text(210, at + 165, "reduce-scatter", bold=True, size=13)
+        at += 178
     return d
 
 
 def positions_for_heads() -> Drawing:
     """Four heads of eight positions: a rank's columns before the all-to-all, its rows after it."""
     d = Drawing(196)
-    for x, way in ((54, "positions dealt"), (264, "heads dealt")):
+    for x, way in ((54, "positions sharded"), (264, "heads sharded")):
         d.text(x + 64, 18, way, bold=True, size=13)
         d.text(x + 64, 34, "eight positions", size=SMALL, colour="faint")
         d.grid(x, 44, 4, 8, cell=16, cell_height=28, colour=lambda i, j: HEADS[i], shade=0.3)
@@ -119,7 +126,7 @@ def keys_go_round() -> Drawing:
 
 
 def rows_in_zigzag() -> Drawing:
-    """A causal triangle of eight blocks, its rows dealt to four ranks in two ways."""
+    """A causal triangle of eight blocks, its rows shared out to four ranks in two ways."""
     d = Drawing(252)
     ways = (("blocks in a row", [0, 0, 1, 1, 2, 2, 3, 3]), ("zigzag", [0, 1, 2, 3, 3, 2, 1, 0]))
     for x, (name, order) in zip((64, 264), ways, strict=True):

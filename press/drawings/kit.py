@@ -205,7 +205,7 @@ def scripts(words: str, size: float) -> str:
     for i in range(1, len(parts), 4):
         sign, braced, single, after = parts[i : i + 4]
         by = size * (0.25 if sign == "_" else -0.35)
-        small = max(size * 0.75, 10)
+        small = max(size * 0.75, 10.8)
         script = braced or single
         script = slanted(script, SINGLE) if sign == "_" else escape(script)
         told += f'<tspan dy="{n(by)}" font-size="{n(small)}">{script}</tspan>'

@@ -111,7 +111,7 @@ def read(part: str, name: str) -> Page:
         report.decompose()
     for tag in body.select(DROPPED):
         tag.decompose()
-    for drawing in body.select("span.drawing"):
+    for drawing in body.select(".drawing svg[data-file]"):
         show_file(drawing)
     for section in body.select("section"):
         if not section.select("p, pre, ul, ol, dl, table, figure"):
@@ -138,7 +138,7 @@ def show_file(drawing: Tag) -> None:
     """Show the file of a drawing, which in a page is a part of it."""
     soup = BeautifulSoup("", "html.parser")
     source = (BOOK / "drawings" / str(drawing["data-file"])).as_uri()
-    alt = str(first(drawing, "svg")["aria-label"])
+    alt = str(drawing["aria-label"])
     drawing.replace_with(soup.new_tag("img", src=source, alt=alt, attrs={"class": "drawing"}))
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.config import Config
+from sphinx.util import logging
 
 from press import BUILD, ROOT
 from press.drawings.kit import dark
@@ -18,23 +19,45 @@ FOLDER = "book/drawings/"
 STYLE = BUILD / "drawings"
 DARK = 'html[data-theme="dark"] .drawing'
 
+logger = logging.getLogger(__name__)
+
 
 def insert_drawings(app: Sphinx, doctree: nodes.document) -> None:
-    """Put each drawing in place of the image that names its file."""
-    for number, image in enumerate(doctree.findall(nodes.image)):
-        if image["uri"].startswith(FOLDER):
-            drawing = (ROOT / image["uri"]).read_text(encoding="utf-8")
-            file = Path(image["uri"]).name
-            html = inline(drawing, image.get("alt", ""), f"drawing-{number}", file)
-            raw = nodes.raw(text=html, format="html")
-            image.replace_self(raw)
+    """Put each drawing with its caption in place of the image that names its file."""
+    for number, image in enumerate(list(doctree.findall(nodes.image))):
+        if not image["uri"].startswith(FOLDER):
+            continue
+        drawing = (ROOT / image["uri"]).read_text(encoding="utf-8")
+        file = Path(image["uri"]).name
+        if not (caption := image.get("title", "")):
+            logger.warning("%s has no caption: write it behind the file's name", file)
+        html = inline(drawing, image.get("alt", ""), f"drawing-{number}", file)
+        # Not a figure of Sphinx, which would number it. It cannot stand in a paragraph, which
+        # Markdown puts around an image.
+        image.parent.replace_self(
+            [
+                raw(f'<figure class="drawing">{html}<figcaption><p>'),
+                nodes.inline("", "", *formulas_apart(caption)),
+                raw("</p></figcaption></figure>"),
+            ]
+        )
+
+
+def raw(html: str) -> nodes.raw:
+    return nodes.raw(text=html, format="html")
 
 
 def inline(drawing: str, alt: str, name: str, file: str) -> str:
     """Write a drawing as part of a page, with its text alternative."""
-    label = f'<svg role="img" aria-label="{escape(" ".join(alt.split()))}" '
-    svg = prefix_ids(drawing, name).replace("<svg ", label, 1)
-    return f'<span class="drawing" data-file="{escape(file)}">{svg}</span>'
+    label = f'role="img" aria-label="{escape(" ".join(alt.split()))}"'
+    tag = f'<svg {label} data-file="{escape(file)}" '
+    return prefix_ids(drawing, name).replace("<svg ", tag, 1)
+
+
+def formulas_apart(caption: str) -> list[nodes.Node]:
+    """Split a caption into words and formulas, which stand between signs of dollar."""
+    parts = caption.split("$")
+    return [nodes.math(x, x) if i % 2 else nodes.Text(x) for i, x in enumerate(parts) if x]
 
 
 def prefix_ids(svg: str, name: str) -> str:

@@ -34,5 +34,5 @@ def take(formula: nodes.math, step: int, signs: re.Pattern[str]) -> list[nodes.T
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
-    app.connect("doctree-read", keep_together)
+    app.connect("doctree-read", keep_together, priority=600)  # in captions of drawings too
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

@@ -10,10 +10,10 @@ import pytest
 from nbformat import NotebookNode
 
 from press.minutes import DRAWING, text, words
-from press.notebooks import NOTEBOOKS, name, read, tagged
+from press.notebooks import NOTEBOOKS, code_cells, name, read, tagged
 
 CHAPTERS = [path for path in NOTEBOOKS if path.parent.name == "chapters"]
-MOST_WORDS, MOST_CLAIMS = 4200, 3
+MOST_WORDS, MOST_CLAIMS, MOST_LINES = 4200, 3, 30
 
 each_chapter = pytest.mark.parametrize("path", CHAPTERS, ids=name)
 
@@ -35,6 +35,14 @@ def test_it_is_no_longer_than_it_may_be(path: Path):
     claims = len(re.findall(r'\.(?:compare|draw)\(\s*"', code))
     assert len(words(text(notebook))) <= MOST_WORDS
     assert claims <= MOST_CLAIMS
+
+
+@each_chapter
+def test_no_code_in_sight_is_a_wall(path: Path):
+    notebook = read(path)
+    folded = [*tagged(notebook, "hide-input"), *tagged(notebook, "hide-cell")]
+    shown = [c for c in code_cells(notebook) if c not in folded + tagged(notebook, "remove-input")]
+    assert {c.id: n for c in shown if (n := len(c.source.splitlines())) > MOST_LINES} == {}
 
 
 @each_chapter

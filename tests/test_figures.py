@@ -131,3 +131,21 @@ def test_a_table_is_text_in_columns_and_rows_in_a_page():
     assert '<th scope="row">one</th><td>0.5</td>' in table._repr_html_()
     with pytest.raises(ValueError, match=r"one length; got \[2, 1\]"):
         tables.Table(("a", "b"), ("c",))
+    captioned = tables.Table(("a",), ("b",), caption="c < d")
+    assert repr(captioned) == "c < d\na\nb"
+    assert "<table><caption>c &lt; d</caption><thead>" in captioned._repr_html_()
+
+
+def test_a_matrix_has_brackets_and_as_many_decimals_as_it_needs():
+    numbers = torch.tensor([[-2.0, -0.0], [0.25, 10.0]])
+    assert repr(tables.Matrix(numbers)) == "[  -2.00   0.00  ]\n[   0.25  10.00  ]"
+    assert repr(tables.Matrix(torch.ones(1, 1) / 3, decimals=2)) == "[  0.33  ]"
+    named = tables.Matrix(numbers, "X", rows=["a < b", "c"])
+    assert repr(named).splitlines()[:2] == ["X", "a < b  [  -2.00   0.00  ]"]
+    start = '<table class="matrix"><caption>X</caption><tbody>'
+    first = '<tr><th scope="row">a &lt; b</th><td>−2.00</td><td>0.00</td></tr>'
+    assert named._repr_html_().startswith(start + first)
+    with pytest.raises(ValueError, match="2 rows need as many names; got 1"):
+        tables.Matrix(numbers, rows=["a"])
+    with pytest.raises(ValueError, match=r"two dimensions; got shape \(2,\)"):
+        tables.Matrix(numbers[0])

@@ -1,11 +1,13 @@
-"""Results as tables: aligned text in an output, rows and columns in a page."""
+"""Results as tables and matrices: aligned text in an output, rows and columns in a page."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from html import escape
 
-__all__ = ["Table"]
+import torch
+
+__all__ = ["Matrix", "Table"]
 
 
 class Table:
@@ -13,6 +15,7 @@ class Table:
 
     Args:
         rows: the first names the columns; the first entry of each names the row.
+        caption: what the table shows, where its columns do not say it.
 
     Raises:
         ValueError: rows of different lengths.
@@ -23,26 +26,94 @@ class Table:
     four    0.7
     """
 
-    def __init__(self, *rows: Sequence[object]) -> None:
+    def __init__(self, *rows: Sequence[object], caption: str = "") -> None:
         if len({len(row) for row in rows}) != 1:
             raise ValueError(
                 f"rows of a table must be of one length; got {[len(row) for row in rows]}"
             )
         self.rows = [[str(entry) for entry in row] for row in rows]
+        self.caption = caption
 
     def __repr__(self) -> str:
-        widths = [max(map(len, column)) for column in zip(*self.rows, strict=True)]
-        lines = []
-        for first, *others in self.rows:
-            entries = zip(others, widths[1:], strict=True)
-            lines.append("  ".join([first.ljust(widths[0]), *(x.rjust(w) for x, w in entries)]))
-        return "\n".join(line.rstrip() for line in lines)
+        return in_columns(self.rows, self.caption)
 
     def _repr_html_(self) -> str:
-        head, *rows = ([escape(entry) for entry in row] for row in self.rows)
-        names = "".join(f'<th scope="col">{entry}</th>' for entry in head)
-        lines = (
-            f'<tr><th scope="row">{first}</th>{"".join(f"<td>{x}</td>" for x in others)}</tr>'
-            for first, *others in rows
-        )
-        return f"<table><thead><tr>{names}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
+        head, *rows = self.rows
+        names = "".join(f'<th scope="col">{escape(entry)}</th>' for entry in head)
+        body = "".join(map(row_html, rows))
+        head_html = f"<thead><tr>{names}</tr></thead>"
+        return f"<table>{caption_html(self.caption)}{head_html}<tbody>{body}</tbody></table>"
+
+
+class Matrix:
+    """Show a matrix between brackets, with as many decimals as it needs.
+
+    Args:
+        numbers: (rows, columns).
+        caption: what the matrix is called.
+        rows: what each row is called.
+        decimals: the most that are shown.
+
+    Raises:
+        ValueError: numbers that are not in two dimensions, or not a name for each row.
+
+    >>> Matrix(torch.tensor([[-2.0, 0.5], [0.0, 1.0]]), "X", rows=["mia", "sees"])
+    X
+    mia   [  -2.0  0.5  ]
+    sees  [   0.0  1.0  ]
+    """
+
+    def __init__(
+        self,
+        numbers: torch.Tensor,
+        caption: str = "",
+        *,
+        rows: Sequence[str] = (),
+        decimals: int = 4,
+    ) -> None:
+        if numbers.ndim != 2:
+            raise ValueError(f"a matrix has two dimensions; got shape {tuple(numbers.shape)}")
+        if rows and len(rows) != len(numbers):
+            raise ValueError(f"{len(numbers)} rows need as many names; got {len(rows)}")
+        self.caption = caption
+        self.names = list(rows)
+        rounded = [[round(x, decimals) + 0.0 for x in row] for row in numbers.double().tolist()]
+        needed = max(len(repr(x).partition(".")[2]) for row in rounded for x in row)
+        self.numbers = [[f"{x:.{min(needed, decimals)}f}" for x in row] for row in rounded]
+
+    def __repr__(self) -> str:
+        names = self.names or [""] * len(self.numbers)
+        rows = [[name, "[", *row, "]"] for name, row in zip(names, self.numbers, strict=True)]
+        return in_columns(rows if self.names else [row[1:] for row in rows], self.caption)
+
+    def _repr_html_(self) -> str:
+        numbers = [[x.replace("-", "−") for x in row] for row in self.numbers]
+        if self.names:
+            rows = zip(self.names, numbers, strict=True)
+            body = "".join(row_html([name, *row]) for name, row in rows)
+        else:
+            body = "".join(f"<tr>{cells_html(row)}</tr>" for row in numbers)
+        caption = caption_html(self.caption)
+        return f'<table class="matrix">{caption}<tbody>{body}</tbody></table>'
+
+
+def in_columns(rows: Sequence[Sequence[str]], caption: str) -> str:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = [caption] if caption else []
+    for first, *others in rows:
+        entries = zip(others, widths[1:], strict=True)
+        lines.append("  ".join([first.ljust(widths[0]), *(x.rjust(w) for x, w in entries)]))
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def caption_html(caption: str) -> str:
+    return f"<caption>{escape(caption)}</caption>" if caption else ""
+
+
+def row_html(row: Sequence[str]) -> str:
+    first, *others = row
+    return f'<tr><th scope="row">{escape(first)}</th>{cells_html(others)}</tr>'
+
+
+def cells_html(row: Sequence[str]) -> str:
+    return "".join(f"<td>{escape(entry)}</td>" for entry in row)

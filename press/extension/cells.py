@@ -1,5 +1,5 @@
-"""Cells on the page: verdicts stand beside their idea, an expected error says so, and code out of
-sight has its height before it is laid out.
+"""Cells on the page: verdicts stand beside their idea, an expected error says so, code out of sight
+has its height before it is laid out, and a line too long for a phone can hang.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from sphinx.highlighting import PygmentsBridge
 
 TAG = re.compile("<[^>]+>")
 EXPECTED = "The error that was expected"
+PHONE = 36  # columns of code that the narrowest phones show
 NAME = ' aria-label="Toggle hidden content"'  # by which MyST-NB hides what a fold says
 
 
@@ -68,13 +69,26 @@ def count_lines(cell: nodes.container) -> None:
 
 
 class SizedFormatter(HtmlFormatter[str]):
-    """Tell the style sheet how many lines and columns a block of code has."""
+    """Tell the style sheet the lines and columns of a block of code, and which lines are long."""
 
     def wrap(self, source: Iterator[tuple[int, str]]) -> Iterator[tuple[int, str]]:
         lines = list(source)
-        columns = max(len(unescape(TAG.sub("", line)).rstrip("\n")) for _, line in lines)
-        size = f"--lines: {len(lines)}; --columns: {columns}"
-        return super().wrap(iter([(0, f'<code style="{size}">'), *lines, (0, "</code>")]))
+        texts = [unescape(TAG.sub("", line)).rstrip("\n") for _, line in lines]
+        wrapped = sum(max(1, -(-len(text) // PHONE)) for text in texts)
+        columns = max(map(len, texts))
+        size = f"--lines: {len(lines)}; --columns: {columns}; --on-a-phone: {wrapped}"
+        shown = [
+            (kind, hanging(line, text)) for (kind, line), text in zip(lines, texts, strict=True)
+        ]
+        return super().wrap(iter([(0, f'<code style="{size}">'), *shown, (0, "</code>")]))
+
+
+def hanging(line: str, text: str) -> str:
+    """Let the rest of a line that is too long for a phone stand under its beginning."""
+    if len(text) <= PHONE:
+        return line
+    indent = len(text) - len(text.lstrip())
+    return f'<span class="long" style="--indent: {indent}">{line}</span>'
 
 
 def name_folds(

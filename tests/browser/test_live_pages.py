@@ -420,6 +420,27 @@ def test_what_is_no_number_moves_nothing(phone: Page, page: Page, site: str):
     assert shown.evaluate(PLACES) == before
 
 
+def test_right_and_wrong_take_turns_on_a_phone(phone: Page, page: Page, site: str):
+    shown = open_figure(phone, site, "split_and_merge")
+    sides, height = shown.locator(".live-side"), shown.bounding_box()["height"]
+    right, mistake = (shown.get_by_role("button", name=which) for which in ("Right", "Mistake"))
+    for choose in (mistake.tap, lambda: right.press("Enter"), lambda: mistake.press("Space")):
+        choose()
+        pressed = [button.get_attribute("aria-pressed") for button in (right, mistake)]
+        assert [side.is_visible() for side in sides.all()] == [one == "true" for one in pressed]
+        assert shown.bounding_box()["height"] == height
+    shown = open_figure(page, site, "split_and_merge")
+    assert all(side.is_visible() for side in shown.locator(".live-side").all())
+    assert not shown.get_by_role("button", name="Mistake").is_visible()
+
+
+def test_the_small_gpt_takes_one_screen_and_a_half_of_a_phone(phone: Page, site: str):
+    shown = open_figure(phone, site, "small_gpt")
+    assert shown.bounding_box()["height"] <= 1.5 * PHONE["height"]
+    shown.get_by_text("The chosen head, large").tap()
+    assert shown.locator(".live-large").is_visible()
+
+
 STEPPED = {"split_and_merge": "step", "decoding_cache": "step", "tiles": "tile", "ranks": "step"}
 
 

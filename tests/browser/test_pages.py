@@ -340,6 +340,31 @@ def test_an_expected_error_says_so(page: Page, site: str):
     assert error.inner_text().startswith(EXPECTED)
 
 
+CODE = """() => [...document.querySelectorAll("article .cell_input pre")]
+  .filter(block => block.checkVisibility())
+  .map(block => [block.scrollWidth - block.clientWidth, block.querySelectorAll(".long").length,
+    block.textContent, block.cloneNode(true).innerText])"""
+
+# How many lines each long line of code takes.
+LINES = """() => [...document.querySelectorAll("article .cell_input .long")]
+  .filter(line => line.checkVisibility())
+  .map(line => [line.getBoundingClientRect().height, parseFloat(getComputedStyle(line).lineHeight)])
+  .map(([height, one]) => Math.round(height / one))"""
+
+
+def test_code_is_read_downwards_on_a_phone_and_copied_as_it_is_written(page: Page, site: str):
+    page.set_viewport_size(PHONE)
+    page.goto(f"{site}/chapters/05_split_and_merge.html")
+    wait_for_drawing(page)
+    blocks = page.evaluate(CODE)
+    assert max(sideways for sideways, *_ in blocks) == 0
+    assert sum(long for _, long, *_ in blocks) > 9
+    assert [copied for *_, copied in blocks] == [written for *_, written, _ in blocks]
+    assert max(page.evaluate(LINES)) > 1
+    page.set_viewport_size(WIDE)
+    assert set(page.evaluate(LINES)) == {1}
+
+
 PLANTED = """
     <script src="https://elsewhere.example/planted.js"></script>
     <script>document.title = "planted"</script>

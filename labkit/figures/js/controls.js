@@ -1,6 +1,6 @@
 // Controls that set a trait. Each is marked with it, for those who drive the page from outside.
 
-import { element, phrase, unique, write } from "./elements.js";
+import { element, phrase, row, unique, write } from "./elements.js";
 
 /** @type {Control} */
 export function slider(view, trait, { label }) {
@@ -111,6 +111,21 @@ export function player({ next, begin, go, every }) {
     write(play, "Pause");
   });
   return { play, stop };
+}
+
+// What stands side by side, to compare; on a phone buttons show one of them in the same place.
+/** @type {(names: string[], nodes: HTMLElement[]) => HTMLElement[]} */
+export function beside(names, nodes) {
+  const buttons = names.map((name, i) => button(name, () => show(i)));
+  function show(chosen) {
+    nodes.forEach((node, i) => node.toggleAttribute("data-away", i !== chosen));
+    buttons.forEach((made, i) => made.setAttribute("aria-pressed", String(i === chosen)));
+  }
+  show(0);
+  const all = row(...nodes);
+  all.classList.add("live-beside");
+  const group = { class: "live-row live-which", role: "group", "aria-label": "Shown below" };
+  return [element("div", group, ...buttons), all];
 }
 
 // A line that tells what is wrong with what was typed; the control says so too, until all is well.

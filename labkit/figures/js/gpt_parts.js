@@ -2,11 +2,11 @@
 
 import { pick } from "./controls.js";
 import { STEPS, maskOf, roomFor, weightMap } from "./drawings.js";
-import { element, row, spoken, write } from "./elements.js";
+import { element, roomy, row, spoken, write } from "./elements.js";
 import { buttonGrid, coloured } from "./tables.js";
 import { show } from "./text.js";
 
-const LIKELIEST = 8; // next words that are shown
+const [LIKELIEST, ON_A_PHONE] = [8, 4]; // next words that are shown
 /** @type {Colour[]} */
 const KINDS = ["blue", "orange", "green"]; // all heads, the heads left on, the rules
 const [LEAST, STEP, HALF] = [240, 12, 340]; // of the large map: its least side, its cells', and when it takes a row
@@ -101,7 +101,7 @@ export function nextWords(known) {
       const likely = known
         .map((word, i) => ({ word, p: next[i], most: Math.max(next[i][0], next[i][1]) }))
         .sort((a, b) => b.most - a.most)
-        .slice(0, LIKELIEST);
+        .slice(0, roomy() ? LIKELIEST : ON_A_PHONE);
       draw({
         label: "The next word",
         rows: likely.map(({ word }) => word),

@@ -1,6 +1,6 @@
 import { button, counter, slider } from "./controls.js";
 import { STEPS } from "./drawings.js";
-import { element, row, spoken, write } from "./elements.js";
+import { element, fold, roomy, row, spoken, write } from "./elements.js";
 import { keptRuns, read, run } from "./gpt.js";
 import { chosenHead, nextWords, overview, strip } from "./gpt_parts.js";
 import { loan } from "./loan.js";
@@ -226,7 +226,7 @@ function render({ model, el }) {
       counter(view, "layer", { label: "Layer" }),
       counter(view, "head", { label: "Head" }),
     ),
-    row(half(small.node), large.node),
+    row(half(small.node), roomy() ? large.node : fold("The chosen head, large", false, large.node)),
   );
   view.follow(["story", "heads_on", "layer", "head", "query", "key"], draw);
   return view.close;

@@ -1,4 +1,4 @@
-import { able, button, choice, slider } from "./controls.js";
+import { able, beside, button, choice, slider } from "./controls.js";
 import { COLOURS, shade } from "./drawings.js";
 import { element, row, spoken, tell, write } from "./elements.js";
 import { matmul, softmax, transpose } from "./mathematics.js";
@@ -205,7 +205,7 @@ function render({ model, el }) {
     told.node,
     element("p", {}, "The values as they lie in storage, word after word:"),
     storage,
-    row(rightSide.node, wrongSide.node),
+    ...beside(["Right", "Mistake"], [rightSide.node, wrongSide.node]),
   );
   view.follow(["sentence", "step", "mistake"], draw);
   return view.close;

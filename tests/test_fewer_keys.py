@@ -30,6 +30,7 @@ BYTES = {
     "2 key heads": 512, "1 key head": 256, "latent 24 + 8": 256, "latent 8 + 8": 128,
     "latent 4 + 4": 64, "layers share": 512, "layers share, 1 key head": 128,
     "3 layers, all share": 512, "3 layers, 2 share": 1024, "1 head in all": 256,
+    "2 key heads by mean": 512, "2 key heads by svd": 512,
     "1 key head by mean": 256, "1 key head by svd": 256, "latent of 32": 256, "latent of 16": 128,
 }  # fmt: skip
 
@@ -64,7 +65,9 @@ def test_the_kept_weights_are_those_that_were_judged(name: str):
     assert row.right == pytest.approx(kept.right, abs=1e-3)
 
 
-@pytest.mark.parametrize("name", ["1 key head by svd", "latent of 16", ABLATIONS[1]])
+@pytest.mark.parametrize(
+    "name", ["2 key heads by svd", "1 key head by svd", "latent of 16", ABLATIONS[1]]
+)
 def test_the_kept_conversions_are_what_is_measured(name: str):
     row = judge_caches(converted(load_gpt(), name), KVCache)
     kept = economies.Row(**load_kept("fewer_keys")[name]["starts"][0])

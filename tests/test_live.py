@@ -6,6 +6,7 @@ import gzip
 import itertools
 import json
 import math
+from fractions import Fraction
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,7 +20,6 @@ from torch import nn
 from traitlets import TraitError
 
 from labkit import (
-    KVCache,
     MultiHeadAttention,
     causal_mask,
     counting,
@@ -29,14 +29,16 @@ from labkit import (
     split_heads,
     tiles,
 )
-from labkit.attention import scaled_dot_product_attention, window_mask
+from labkit.attention import scaled_dot_product_attention
 from labkit.figures import (
     broken_gpt,
+    checked_guesses,
     decoding_cache,
     live,
     mask_painter,
     saturation,
     self_and_cross,
+    shared_keys,
     small_gpt,
     split_and_merge,
     stage_stories,
@@ -46,7 +48,7 @@ from labkit.figures.stage import BUGS, NO_SOFTMAX, NOT_DIVIDED, SWAPPED, WRONG_A
 from labkit.ledger.nested import flat
 from labkit.models import cross, gpt, parallel, pocket, stories, two_needs
 from labkit.models.encoder import load_encoder
-from labkit.models.training import histories
+from labkit.models.times import load_times
 from labkit.softmax import softmax_jacobian
 from press import figures, node
 from press.extension.live_figures import LiveRenderer
@@ -134,12 +136,14 @@ def test_the_scripts_are_light():
         (live.OutputProjection, "number", 5, r"number must be one of \[1, 2, 3, 4\]; got 5"),
         (live.LayerCost, "n", 100, r"n must be one of \[16, 32, .* got 100"),
         (live.LayerCost, "h", 7, r"h must be one of \[1, 2, 3, .* got 7"),
-        (live.DecodingCache, "prompt", 13, r"prompt must be one of \[1, 2, .* got 13"),
-        (live.DecodingCache, "block", 0, r"block must be one of \['the whole prompt', 1.* got 0"),
-        (live.DecodingCache, "window", 2.0, r"window must be one of \['none', 1, .* got 2.0"),
-        (live.DecodingCache, "at", 17, "at must be one of .* got 17"),
-        (live.DecodingCache, "h_kv", 3, r"h_kv must be one of \[1, 2, 4, 8\]; got 3"),
-        (live.DecodingCache, "measure", "speed", "measure must be one of .* got 'speed'"),
+        (live.CheckedGuesses, "draft", "mine", "draft must be one of .* got 'mine'"),
+        (live.CheckedGuesses, "guesses", 3, r"guesses must be one of \[1, 2, 4, 8\]; got 3"),
+        (live.DecodingCache, "at", 13, "at must be one of .* got 13"),
+        (live.DecodingCache, "reading", 3, "reading must be one of .*'in pieces of 3'.* got 3"),
+        (live.SharedKeys, "h_kv", 3, r"h_kv must be one of \[4, 2, 1\]; got 3"),
+        (live.SharedKeys, "how", "mean", "how must be one of .* got 'mean'"),
+        (live.StepTime, "n", 100, r"n must be one of \[64, 128, .* got 100"),
+        (live.StepTime, "texts", 2, r"texts must be one of \[1, 4, 16, 64\]; got 2"),
         (live.Ranks, "world", 5, r"world must be one of \[1, 2, 3, 4, 6, 8\]; got 5"),
         (live.Ranks, "stage", 1, "stage must be one of .* got 1"),
         (live.Ranks, "order", "ring", r"order must be one of \['blocks in a row', .* got 'ring'"),
@@ -510,84 +514,53 @@ def test_a_model_is_a_state_and_its_products_catch_up_at_twice_its_width(model: 
 
 
 PAIRS = "pairs (1 new, 2 again, 3 hidden, 4 earlier)"
-PLACES = "cache (1 held, 2 added, 3 dropped)"
-DECODINGS = [
-    {"prompt": prompt, "block": block, "window": window, "n": 9}
-    for prompt, block in [(1, "the whole prompt"), (7, "the whole prompt"), (7, 3), (7, 1), (9, 5)]
-    for window in ["none", 1, 2, 4, 9]
-]
+PLACES = "cache (1 held, 2 added)"
 
 
 def decode(**state: Any) -> list[tuple[int, int, dict[str, Any]]]:
     """Give each step's first position, the one behind its last, and the figure's values."""
     figure, steps, start = live.DecodingCache(**state), [], 0
-    for at in range(1, figure.n + 1):
+    for at in range(1, decoding_cache.LENGTH + 1):
         figure.at = at
         values = figure.values()
         end = 1 + max(i for i, line in enumerate(values[PAIRS]) if 1 in line)
         if at == start + 1:
             steps.append((start, end, values))
         else:
-            assert values == steps[-1][2], "a block is one step"
+            assert values == steps[-1][2], "a piece is one step"
         start = end if at == end else start
     return steps
 
 
-HEADS = [{}, {"h": 8, "h_kv": 2}, {"h": 2, "h_kv": 2}, {"h": 4, "h_kv": 1}]  # {}: 4 and 4
+each_reading = pytest.mark.parametrize("reading", decoding_cache.PIECES)
 
 
-@pytest.mark.parametrize("heads", HEADS)
-@pytest.mark.parametrize("state", [one for one in DECODINGS if one["window"] == "none"])
-def test_decoding_costs_what_a_real_layer_does(state: dict[str, Any], heads: dict[str, int]):
-    h, h_kv = heads.get("h", 4), heads.get("h_kv", 4)
-    layer = MultiHeadAttention(64, h, h_kv=h_kv, bias=False).half().to("meta")
-    x = torch.empty(1, state["n"], 64, dtype=torch.float16, device="meta")
-    cache, kept, anew, read = KVCache(), [], [], 0
-    with torch.no_grad():
-        for start, end, values in decode(**state, **heads):
-            read += cache.k.nbytes + cache.v.nbytes if start else 0
-            step = partial(layer, x[:, start:end], cache=cache, return_weights=True)
-            kept.append(counting.count_flops(step) // 2)
-            whole = partial(layer, x[:, :end], return_weights=True)
-            anew.append(counting.count_flops(whole) // 2)
-            assert values["MACs"] == [[kept[-1], anew[-1]], [sum(kept), sum(anew)]]
-            held, _, so_far = values["bytes"]
-            assert (held, so_far) == (cache.k.nbytes + cache.v.nbytes, read)
-            assert values["bytes a position"] == [held // end, 256]
-
-
-@pytest.mark.parametrize("state", DECODINGS)
-def test_with_a_cache_every_pair_that_is_seen_is_computed_once(state: dict[str, Any]):
-    n, window = state["n"], state["window"]
-    sees = causal_mask(n) if window == "none" else window_mask(n, n, window)
-    times, before, total, read = torch.zeros(n, n), [0] * n, 0, 0
-    for start, end, values in decode(**state):
+@each_reading
+def test_with_a_cache_every_pair_that_is_seen_is_computed_once(reading: str):
+    n = decoding_cache.LENGTH
+    sees, times, before, read = causal_mask(n), torch.zeros(n, n), [0] * n, 0
+    for start, end, values in decode(reading=reading):
         pairs, places = torch.tensor(values[PAIRS]), values[PLACES]
         assert torch.equal((pairs == 4), sees & (torch.arange(n) < start)[:, None])
         times += pairs == 1
         # The step's keys are new, or were held when it began.
         keys = ((pairs == 1) | (pairs == 3)).any(0).nonzero().flatten().tolist()
-        old = [j for j in keys if j < start]
-        assert all(before[j] in (1, 2) for j in old)
-        assert keys[len(old) :] == list(range(start, end))
-        step = 4 * (end - start) * 64**2 + 2 * (end - start) * len(keys) * 64
-        total, read = total + step, read + 256 * len(old)
-        held = sum(place in (1, 2) for place in places)
-        assert held == (end if window == "none" else min(end, window))
-        assert [values["MACs"][0][0], values["MACs"][1][0]] == [step, total]
-        assert values["bytes"] == [256 * held, 256 * len(old), read]
+        assert keys == list(range(end))
+        assert all(before[j] for j in keys[:start])
+        assert not any(before[start:])
+        assert places == [1] * start + [2] * (end - start) + [0] * (n - end)
+        read += end - start
+        assert [row[0] for row in values["positions read"]] == [end - start, read]
         before = places
-    assert torch.equal(times.bool(), sees)
-    assert times.max() == 1
+    assert torch.equal(times, sees.float())
 
 
-@pytest.mark.parametrize("state", DECODINGS)
-def test_without_a_cache_a_step_is_the_whole_pass(state: dict[str, Any]):
-    n, window = state["n"], state["window"]
-    sees = causal_mask(n) if window == "none" else window_mask(n, n, window)
-    cached = decode(**state)
+@each_reading
+def test_without_a_cache_a_step_is_the_whole_pass(reading: str):
+    n, read = decoding_cache.LENGTH, 0
+    sees, cached = causal_mask(n), decode(reading=reading)
     for (start, end, values), (*step, with_cache) in zip(
-        decode(cached=False, **state), cached, strict=True
+        decode(cached=False, reading=reading), cached, strict=True
     ):
         assert [start, end] == step
         pairs = torch.tensor(values[PAIRS])
@@ -595,32 +568,51 @@ def test_without_a_cache_a_step_is_the_whole_pass(state: dict[str, Any]):
         assert torch.equal(pairs[:end, :end] == 3, ~sees[:end, :end])
         assert torch.equal(pairs[:start] == 2, sees[:start])
         assert not any(values[PLACES])
-        assert values["MACs"] == with_cache["MACs"]
+        assert values["positions read"] == with_cache["positions read"]
+        read += end
+        assert [row[1] for row in values["positions read"]] == [end, read]
 
 
-def test_a_cached_step_is_n_times_cheaper_and_a_window_stops_the_bytes():
-    for start, end, values in decode(prompt=1, n=16):
-        assert end == start + 1
-        assert values["times the MACs without the cache"][0] == end
-    held = [values["bytes"][0] // 256 for _, _, values in decode(prompt=1, n=8, window=3)]
-    assert held == [1, 2, 3, 3, 3, 3, 3, 3]
+@torch.no_grad()
+def test_the_words_that_fill_the_cache_are_what_the_model_writes():
+    model, ids = gpt.load_gpt().double(), stories.encode(decoding_cache.PROMPT)[None]
+    caches, read, new = model.caches(), 0, ids
+    for _ in decoding_cache.WRITTEN.split():
+        read += new.shape[1]
+        new = model(new, caches=caches)[:, -1].argmax(-1, keepdim=True)
+        ids = torch.cat([ids, new], dim=1)
+    assert stories.decode(ids[0]).split() == decoding_cache.WORDS
+    *_, (_, _, values), _ = decode()
+    assert values["positions read"][1][0] == read == caches[0].n
 
 
-def test_a_prompt_or_a_position_beyond_the_text_ends_with_it():
-    beyond, end = (live.DecodingCache(prompt=m, n=5, at=m) for m in (9, 5))
-    assert beyond.values() == end.values()
-    beyond, end = (live.DecodingCache(h=2, h_kv=m) for m in (8, 2))
-    assert beyond.values() == end.values()
+def test_a_step_does_and_moves_what_was_timed():
+    took = load_times("decoding").records
+    for texts, lengths in live.StepTime().measured.items():
+        assert lengths
+        for n, times in lengths.items():
+            values = live.StepTime(n=int(n), texts=int(texts)).values()
+            parts = [took[f"linear, {texts}"], took[f"attention, {texts} over {n}"]]
+            moved = [part.bytes / int(texts) / 1e3 for part in parts]
+            assert values["kB moved, for each text"] == moved
+            assert values["FLOPs for each byte"] == [part.intensity for part in parts]
+            by_roof, _ = values["milliseconds by the roof, for each text"]
+            assert all(0 < bound < time for bound, time in zip(by_roof, times, strict=True))
 
 
-SHARED = [(h, h_kv) for h in (1, 2, 4, 8) for h_kv in (1, 2, 4, 8) if h_kv <= h]
+def test_more_texts_share_the_weights_and_not_the_caches():
+    few, many = (live.StepTime(texts=texts).values() for texts in (1, 64))
+    name = "milliseconds by the roof, for each text"
+    assert many[name][0][0] < few[name][0][0] / 8
+    assert many[name][0][1] == pytest.approx(few[name][0][1])
+    assert few["without a cache, times as much"][0] == 1024
 
 
-@pytest.mark.parametrize(("h", "h_kv"), SHARED)
-def test_each_head_reads_the_keys_that_it_reads_in_a_real_layer(h: int, h_kv: int):
+@pytest.mark.parametrize("h_kv", shared_keys.KEY_HEADS)
+def test_each_head_reads_the_keys_that_it_reads_in_a_real_layer(h_kv: int):
     torch.manual_seed(0)
-    layer, x = MultiHeadAttention(64, h, h_kv=h_kv), torch.randn(1, 5, 64)
-    reads = live.DecodingCache(h=h, h_kv=h_kv).values()["head of keys that is read"]
+    layer, x = MultiHeadAttention(64, 4, h_kv=h_kv), torch.randn(1, 5, 64)
+    reads = live.SharedKeys(h_kv=h_kv).values()["head of keys that is read"]
     with torch.no_grad():
         before = layer(x, return_weights=True)[1]
         for j, rows in enumerate(layer.w_k.weight.split(layer.d_k)):
@@ -632,33 +624,49 @@ def test_each_head_reads_the_keys_that_it_reads_in_a_real_layer(h: int, h_kv: in
             assert moved.tolist() == [read == j + 1 for read in reads]
 
 
-def test_the_quality_is_that_of_the_kept_runs():
-    runs = {name: reports[-1] for name, reports in histories().items()}
-    for measure in decoding_cache.MEASURES:
-        shown = live.DecodingCache(h=8, measure=measure).values()["small GPT"]
-
-        def read(name: str, measure: str = measure) -> float:
-            return runs[name].loss if measure == "loss" else runs[name].right[measure]
-
-        for kind, (trained, *converted) in zip(
-            ("rotary", "two key heads", "one key head"), shown, strict=False
-        ):
-            five = [read(f"{kind} {seed}") for seed in range(5)]
-            assert sum(five) / 5 == pytest.approx(trained, abs=1e-4)
-            ways = (
-                ["rotary 0"] * 2
-                if kind == "rotary"
-                else [f"{kind} by {way} 0" for way in decoding_cache.WAYS]
-            )
-            assert converted == [read(one) for one in ways]
-        assert shown[3] == [read(n) for n in ("without attention 0", *["attention silenced 0"] * 2)]
-
-
 def test_keys_that_are_shared_from_the_start_cost_little_and_later_much():
-    (own, *_), two, one, none = live.DecodingCache().values()["small GPT"]
-    for trained, mean, svd in (two, one):
-        assert abs(trained - own) < 0.01
-        assert own + 0.1 < svd < mean < none[1]
+    def kl(h_kv: int, how: str) -> float:
+        values = live.SharedKeys(h_kv=h_kv, how=how).values()
+        assert values["bytes a token"] == 256 * h_kv
+        least, most = values["KL to the truth, in nats"][1:]
+        assert least <= values["KL to the truth, in nats"][0] <= most
+        return values["KL to the truth, in nats"][0]
+
+    trained, mean, svd = shared_keys.WAYS
+    own = kl(4, trained)
+    assert kl(4, mean) == kl(4, svd) == own
+    for h_kv in (2, 1):
+        assert abs(kl(h_kv, trained) - own) < 0.001
+        assert own + 0.1 < kl(h_kv, svd) < kl(h_kv, mean)
+
+
+def test_what_is_written_has_the_distribution_of_the_large_model():
+    p = [Fraction(x, 6) for x in checked_guesses.LARGE]
+    for draft, sixths in checked_guesses.DRAFTS.items():
+        q = [Fraction(x, 6) for x in sixths]
+        for rule in checked_guesses.RULES:
+            values = live.CheckedGuesses(draft=draft, after=rule).values()
+            # Every guess is followed: accepted, or another word drawn in its place.
+            lacks = [max(a - b, Fraction(0)) for a, b in zip(p, q, strict=True)]
+            rest = p if rule == checked_guesses.FROM_P or not any(lacks) else lacks
+            written = [Fraction(0)] * 3
+            for guess, chance in enumerate(q):
+                accepted = min(Fraction(1), p[guess] / chance) if chance else Fraction(0)
+                written[guess] += chance * accepted
+                for word, share in enumerate(rest):
+                    written[word] += chance * (1 - accepted) * share / sum(rest)
+            shown = [row[-1] for row in values["probabilities"]]
+            assert shown == pytest.approx([float(x) for x in written])
+            exact = shown == pytest.approx([float(x) for x in p])
+            assert exact == (rule == checked_guesses.LACKING or p == q)
+
+
+def test_a_call_brings_as_many_words_as_drawn_ones():
+    torch.manual_seed(0)
+    values = live.CheckedGuesses(guesses=4).values()
+    accepted = torch.rand(200_000, 4) < values["guesses that are accepted"]
+    words = 1 + accepted.int().cumprod(-1).sum(-1)
+    assert words.double().mean().item() == pytest.approx(values["words a call"], abs=0.01)
 
 
 def held(weight: torch.Tensor) -> set[int]:

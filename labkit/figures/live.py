@@ -5,6 +5,7 @@ One Python class and one ES module of the same name a figure; a new one joins ``
 
 from labkit.figures.attention_by_hand import AttentionByHand
 from labkit.figures.base import MIME, LiveFigure
+from labkit.figures.checked_guesses import CheckedGuesses
 from labkit.figures.decoding_cache import DecodingCache
 from labkit.figures.head_map import HeadMap
 from labkit.figures.head_viewer import HeadViewer
@@ -14,14 +15,17 @@ from labkit.figures.output_projection import OutputProjection
 from labkit.figures.ranks import Ranks
 from labkit.figures.saturation import Saturation
 from labkit.figures.self_and_cross import SelfAndCross
+from labkit.figures.shared_keys import SharedKeys
 from labkit.figures.small_gpt import SmallGPT
 from labkit.figures.split_and_merge import SplitAndMerge
 from labkit.figures.stage import Stage
+from labkit.figures.step_time import StepTime
 from labkit.figures.tiles import Tiles
 from labkit.figures.trained_heads import TrainedHeads
 
 FIGURES = (
     AttentionByHand,
+    CheckedGuesses,
     DecodingCache,
     HeadMap,
     HeadViewer,
@@ -31,9 +35,11 @@ FIGURES = (
     Ranks,
     Saturation,
     SelfAndCross,
+    SharedKeys,
     SmallGPT,
     SplitAndMerge,
     Stage,
+    StepTime,
     Tiles,
     TrainedHeads,
 )
@@ -42,6 +48,7 @@ __all__ = [
     "FIGURES",
     "MIME",
     "AttentionByHand",
+    "CheckedGuesses",
     "DecodingCache",
     "HeadMap",
     "HeadViewer",
@@ -52,9 +59,11 @@ __all__ = [
     "Ranks",
     "Saturation",
     "SelfAndCross",
+    "SharedKeys",
     "SmallGPT",
     "SplitAndMerge",
     "Stage",
+    "StepTime",
     "Tiles",
     "TrainedHeads",
 ]

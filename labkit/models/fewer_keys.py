@@ -78,6 +78,8 @@ KEPT = ("2 key heads", "1 key head", "latent 24 + 8", "latent 8 + 8", "layers sh
 
 Convert = Callable[[MultiHeadAttention, Tensor], Any]  # of a layer and of what it reads
 CONVERSIONS: dict[str, Convert] = {
+    "2 key heads by mean": lambda layer, x: share_heads(layer, 2, "mean"),
+    "2 key heads by svd": lambda layer, x: share_heads(layer, 2, "svd", inputs=x),
     "1 key head by mean": lambda layer, x: share_heads(layer, 1, "mean"),
     "1 key head by svd": lambda layer, x: share_heads(layer, 1, "svd", inputs=x),
     "latent of 32": lambda layer, x: latent(layer, 32, inputs=x),

@@ -630,50 +630,62 @@ def test_decoding_plays_to_its_end_and_stops_where_it_is_paused(browser: Browser
     page.clock.install()
     shown = open_figure(page, site, "decoding_cache")
     play = play_to_the_end(page, shown, "decoding_cache", pause_after=3000)
-    ended = read_state(shown, "decoding_cache")
-    assert ended["at"] == ended["n"]
+    assert read_state(shown, "decoding_cache")["at"] == 12
     assert shown.get_by_role("button", name="Next step").is_disabled()
     play.press("Enter")  # from the start again
-    assert read_state(shown, "decoding_cache")["at"] == 1
+    assert read_state(shown, "decoding_cache")["at"] == 6
     context.close()
 
 
-def test_a_shorter_text_takes_the_prompt_and_the_position_with_it(page: Page, site: str):
+def test_a_cache_fills_and_without_it_all_is_computed_again(page: Page, site: str):
     shown = open_figure(page, site, "decoding_cache")
     assert shown.get_by_role("button", name="Play").count() == 0, "less motion is asked for"
-    shown.locator('[data-trait="at"]').press("End")
-    shown.locator('[data-trait="prompt"]').press("End")
-    shown.locator('[data-trait="n"]').press("Home")
-    state = read_state(shown, "decoding_cache")
-    assert (state["prompt"], state["n"], state["at"]) == (1, 1, 1)
-    shown.locator('[data-trait="at"]').press("End")
-    assert read_state(shown, "decoding_cache") == state
-    check_values(shown, "decoding_cache", state)
-
-
-def test_fewer_heads_take_the_heads_of_keys_with_them(page: Page, site: str):
-    shown = open_figure(page, site, "decoding_cache")
-    heads, key_heads = (shown.locator(f'[data-trait="{trait}"]') for trait in ("h", "h_kv"))
-    boxes = shown.locator(".live-readers rect")
-    marked = shown.get_by_role("row").filter(has_text="▸")
-    assert boxes.count() == 8
-    assert "4 key heads" in marked.inner_text()
-    assert key_heads.locator("option:enabled").all_inner_texts() == ["1", "2", "4"]
-    key_heads.press("Home")
-    key_heads.press("ArrowDown")
-    assert boxes.count() == 6
-    assert "2 key heads" in marked.inner_text()
-    told = "1 reads 1, 2 reads 1, 3 reads 2, 4 reads 2"
-    assert shown.locator(".live-readers").get_attribute("aria-label").endswith(told)
-    assert "Every 2 heads share keys and values: 128 bytes a position, not 256." in (
-        shown.inner_text()
+    reading, cached = (shown.locator(f'[data-trait="{name}"]') for name in ("reading", "cached"))
+    forth, told = shown.get_by_role("button", name="Next step"), shown.locator(".live-spoken")
+    drawing = shown.locator(".live-filling svg")
+    height = shown.bounding_box()["height"]
+    for _ in range(6):
+        forth.press("Enter")
+    assert told.inner_text() == (
+        "Step 7 of 7: the model reads “is”. 1 query meets 12 keys, of which 11 come from the cache."
     )
-    heads.press("Home")
+    counts = "computed now: 12, computed again: {}, computed, then masked: {},"
+    assert counts.format(0, 0) in drawing.get_attribute("aria-label")
+    cached.press("Space")
+    assert "and all 11 words before again. Of 12 rows, 1 is new." in told.inner_text()
+    assert counts.format(66, 66) in drawing.get_attribute("aria-label")
+    assert "holds 0" in drawing.get_attribute("aria-label")
+    cached.press("Space")
+    reading.select_option(label="in pieces of 3")
+    back = shown.get_by_role("button", name="Step back")
+    for _ in range(7):
+        back.press("Enter")
+    forth.press("Enter")
+    assert "3 queries meet 6 keys, of which 3 come from the cache" in told.inner_text()
+    assert "The mask is a rectangle, 3 by 6." in told.inner_text()
+    back.press("Enter")
+    reading.select_option(label="in one pass")
     state = read_state(shown, "decoding_cache")
-    assert (state["h"], state["h_kv"]) == (1, 1)
-    assert key_heads.locator("option:enabled").all_inner_texts() == ["1"]
-    assert marked.count() == 0, "the small GPT has four heads"
+    assert state["at"] == 6, "the step ends with the prompt"
     check_values(shown, "decoding_cache", state)
+    assert shown.bounding_box()["height"] == height
+
+
+def test_heads_that_share_are_drawn_and_told(page: Page, site: str):
+    shown = open_figure(page, site, "shared_keys")
+    boxes, height = shown.locator(".live-readers rect"), shown.bounding_box()["height"]
+    kept = shown.locator(".live-readers g:not(.live-not-kept)")
+    for h_kv, who in [("4", "1 reads 1, 2 reads 2,"), ("2", "1 reads 1, 2 reads 1, 3 reads 2,")]:
+        shown.locator('[data-trait="h_kv"]').select_option(label=h_kv)
+        assert boxes.count() == 4 + int(h_kv) + 16
+        assert kept.count() == 4 + int(h_kv) + 4 * int(h_kv)
+        assert who in shown.locator(".live-readers").get_attribute("aria-label")
+    assert "Heads read keys in pairs: 512 bytes a token, not 1,024." in shown.inner_text()
+    shown.locator('[data-trait="how"]').select_option(label="converted: mean")
+    rights = live.SharedKeys(**read_state(shown, "shared_keys")).values()
+    numbers = [f"{p:.2f}" for p, _ in rights["probability of the right word"]]
+    assert shown.locator(".live-meters").inner_text().split()[1::2] == numbers
+    assert shown.bounding_box()["height"] == height
 
 
 def test_ranks_show_what_they_hold_compute_and_send(page: Page, site: str):

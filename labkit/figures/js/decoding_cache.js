@@ -1,193 +1,152 @@
-import { able, button, choice, player, slider, toggle } from "./controls.js";
-import { BYTES, count, pair, place, walk } from "./decoding_walk.js";
-import { COLOURS, shade } from "./drawings.js";
+import { able, button, choice, counter, player, toggle } from "./controls.js";
+import { AGAIN, EARLIER, HIDDEN, NEW, pair, place, walk } from "./decoding_walk.js";
 import { drawing, element, row, spoken, write } from "./elements.js";
-import { coloured } from "./tables.js";
-import { numbered, plural, show, whole } from "./text.js";
+import { range, sum } from "./mathematics.js";
+import { meters } from "./meters.js";
+import { plural } from "./text.js";
 import { View } from "./view.js";
 
-const SMALL_GPT = 4; // heads
 const PAUSE = 1200; // between two steps, in milliseconds
 
-// A kind of pair in a step, and of place in the cache: sign, words, background.
-const PAIRS = [
-  ["", "", "none"],
-  ["●", "computed now", shade(0.8)],
-  ["↻", "computed again", shade(0.8, "orange")],
-  ["×", "computed, hidden", "var(--live-faint)"],
-  ["○", "done earlier", "none"],
-];
-const PLACES = [
-  PAIRS[0],
-  ["■", "held in cache", shade(0.6, "green")],
-  ["+", "added", shade(0.8)],
-  ["–", "dropped", "none"],
-];
-const [DRAWN, LEFT, HIGH, GAP] = [300, 76, 22, 4]; // of the drawing of heads, in its units
+// Of a pair, and of the keys and values of a word: class, sign, words.
+const PAIRS = {
+  [NEW]: ["live-new", "●", "computed now"],
+  [AGAIN]: ["live-again", "↻", "computed again"],
+  [HIDDEN]: ["live-hidden", "×", "computed, then masked"],
+  [EARLIER]: ["live-done", "○", "computed in an earlier step"],
+};
+const NONE = ["", "", ""];
 
-const some = (count) => (count === 1 ? "1 comes" : `${count || "none"} come`);
+// The drawing, in its units.
+const [LEFT, CELL, GAP, SLOT, NAMES, WIDE] = [56, 22, 16, 18, 44, 324];
 
-/** @type {(step: import("./decoding_walk.js").Step, window: number) => string} */
-function leaving({ start, end }, window) {
-  const [from, to] = [start, end].map((count) => Math.max(count - window, 0));
-  if (from === to) return "";
-  if (to - from === 1) return ` Position ${to} leaves it.`;
-  return ` Positions ${from + 1} to ${to} leave it.`;
+// The words, and how many of them are the prompt.
+/** @type {(view: import("./view.js").View) => { words: string[], prompt: number }} */
+function textOf(view) {
+  const [given, written] = Object.values(view.get("text")).map((text) => text.split(" "));
+  return { words: [...given, ...written], prompt: given.length };
 }
 
-// Which head of keys each head of queries reads, from 0: neighbours share.
-/** @type {(h: number, h_kv: number) => number[]} */
-const readers = (h, h_kv) => Array.from({ length: h }, (_, i) => Math.floor((i * h_kv) / h));
-
-// Heads 5 to 8 have the colours of 1 to 4 again, and dashed outlines.
-// A box has the width of its head, so that those below are as wide as what the cache holds.
-/** @type {(h: number, h_kv: number) => SVGElement[]} */
-function heads(h, h_kv) {
-  const slot = (DRAWN - LEFT) / h;
-  const low = 3 * HIGH - 2;
-  const middle = (i) => LEFT + slot * (i + 0.5);
-  const below = (j) => (middle((j * h) / h_kv) + middle(((j + 1) * h) / h_kv - 1)) / 2;
-  const of = (i) => `--live-head: var(--live-${COLOURS[i % COLOURS.length]})`;
-  const box = (x, y, i, style, dashed) => [
-    drawing("rect", {
-      x: x - slot / 2 + GAP / 2, y, width: slot - GAP, height: HIGH, rx: 4, style,
-      "stroke-dasharray": dashed ? "4 3" : "none",
-    }),
-    drawing("text", { x, y: y + 15, "text-anchor": "middle" }, String(i + 1)),
-  ];
-  // Shared keys are nobody's, and have no colour.
-  const shared = "--live-head: currentcolor";
-  return [
-    drawing("text", { x: 0, y: 17 }, "queries"),
-    drawing("text", { x: 0, y: low + 15 }, "keys, values"),
-    ...readers(h, h_kv).map((j, i) => {
-      const [x1, x2] = [middle(i), below(j)];
-      return drawing("line", { x1, y1: 2 + HIGH, x2, y2: low, style: of(i) });
-    }),
-    ...numbered(h).flatMap((_, i) => box(middle(i), 2, i, of(i), i >= COLOURS.length)),
-    ...numbered(h_kv).flatMap((_, j) =>
-      h === h_kv
-        ? box(middle(j), low, j, of(j), j >= COLOURS.length)
-        : box(below(j), low, j, shared, false),
-    ),
-  ];
-}
-
-// Where the figure stands. Python may set a prompt or a position beyond the text.
+// Where the figure stands: Python may set a position within a step.
 function read(view) {
-  const [n, block, window] = ["n", "block", "window"].map((trait) => view.get(trait));
-  const [prompt, at] = ["prompt", "at"].map((trait) => Math.min(view.get(trait), n));
-  const steps = walk(n, prompt, Number.isInteger(block) ? block : prompt);
-  const now = steps.findIndex(({ end }) => at <= end);
-  const h = view.get("h");
-  const h_kv = Math.min(view.get("h_kv"), h);
-  return {
-    n, prompt, steps, now, h, h_kv,
-    window: Number.isInteger(window) ? window : n,
-    cached: view.get("cached"),
-    step: steps[now],
-  };
+  const { words, prompt } = textOf(view);
+  const steps = walk(words.length, prompt, view.get("pieces")[view.get("reading")]);
+  const now = steps.findIndex(({ end }) => view.get("at") <= end);
+  return { words, prompt, steps, now, step: steps[now], cached: view.get("cached") };
 }
 
-// Pairs of query and key, below them the places of the cache, and what the signs mean.
-function pairGrid() {
-  const { node, draw } = coloured();
-  node.classList.add("live-pairs");
-  node.setAttribute("role", "img");
-  const legend = [PAIRS, PLACES].flatMap((kinds, place) =>
-    kinds.slice(1).map(([sign, words, fill], i) => {
-      const item = element("li");
-      item.style.background = fill;
-      return { item, place, kind: i + 1, text: `${sign} ${words}: ` };
-    }),
-  );
-  const list = element("ul", { class: "live-strip" }, ...legend.map(({ item }) => item));
+// A cell and its sign, which change with the step.
+function cell(x, y, width, height) {
+  const box = drawing("rect", { x: x + 1, y: y + 1, width: width - 2, height: height - 2, rx: 2 });
+  const sign = drawing("text", { x: x + width / 2, y: y + height / 2 + 4 });
+  const node = drawing("g", {}, box, sign);
   return {
-    node: element("div", { class: "live-decoding" }, node, list),
-    // Gives what has become of each pair, and of each place.
-    draw({ n, step, window, cached }) {
-      const positions = numbered(n);
-      const pairs = positions.map((_, i) =>
-        positions.map((__, j) => pair(i, j, step, window, cached)),
-      );
-      const places = positions.map((_, j) => (cached ? place(j, step, window) : 0));
-      const kind = (i, j) => (i < n ? PAIRS[pairs[i][j]] : PLACES[places[j]]);
-      draw({
-        label: "Queries (rows) and keys (columns)",
-        rows: [...positions, "cache"],
-        columns: positions,
-        text: (i, j) => kind(i, j)[0],
-        fill: (i, j) => kind(i, j)[2],
-      });
-      for (const { item, place: inCache, kind: one, text } of legend) {
-        const all = inCache ? places : pairs.flat();
-        write(item, text + all.filter((other) => other === one).length);
-      }
-      const counts = legend.map(({ item }) => item.textContent).join(", ");
-      node.setAttribute("aria-label", `Queries and keys: ${counts}`);
-      return { pairs, places };
+    node,
+    /** @type {(kind: string[]) => void} */
+    draw([name, text]) {
+      node.setAttribute("class", name);
+      write(sign, text);
     },
   };
 }
 
-/** @type {(table: Coloured, counts: ReturnType<typeof count>) => void} */
-function drawCounts(table, { counted, ratios, bytes }) {
-  const lines = [
-    ["MACs, this step", ...counted[0].map(whole), show(ratios[0], 2)],
-    ["MACs, so far", ...counted[1].map(whole), show(ratios[1], 2)],
-    ["Bytes held", whole(bytes[0]), "0", ""],
-    ["Bytes read, this step", whole(bytes[1]), "0", ""],
-    ["Bytes read, so far", whole(bytes[2]), "0", ""],
-  ];
-  table.draw({
-    label: "One layer, one sequence",
-    rows: lines.map(([what]) => what),
-    columns: ["cache", "no cache", "ratio"],
-    text: (i, j) => lines[i][j + 1],
+// An arrow from the kept keys of a word up to the rows that read them.
+/** @type {(x: number, from: number, to: number) => string} */
+const arrow = (x, from, to) =>
+  `M${x} ${from}V${to + 2}M${x - 3} ${to + 6}L${x} ${to + 2}L${x + 3} ${to + 6}`;
+
+// What becomes of a word's keys and values.
+/** @type {(j: number, step: import("./decoding_walk.js").Step, cached: boolean) => string[]} */
+function keyOf(j, { start, end }, cached) {
+  if (j >= end) return NONE;
+  if (j >= start) return ["live-new", cached ? "+" : ""];
+  return cached ? ["live-held", ""] : ["live-again", "↻"];
+}
+
+/** @type {(words: string[]) => Part & { draw(now: ReturnType<typeof read>): { pairs: Matrix, places: number[] } }} */
+function filling(words) {
+  const n = words.length;
+  const [at, grid] = [range(n), n * CELL];
+  const column = (j) => LEFT + CELL * j;
+  const slots = grid + GAP;
+  const pairs = at.map((i) => at.map((j) => cell(column(j), CELL * i, CELL, CELL)));
+  const kept = [0, 1].map((line) => at.map((j) => cell(column(j), slots + SLOT * line, CELL, SLOT)));
+  const arrows = drawing("path", { class: "live-kept-arrows" });
+  const bottom = slots + 2 * SLOT;
+  const side = { x: LEFT - 6, class: "live-aside" };
+  const names = at.flatMap((j) => [
+    drawing("text", { ...side, y: CELL * (j + 0.5) + 4 }, words[j]),
+    drawing("text", { ...side, transform: `translate(${column(j + 0.5) + 4} ${bottom + 5}) rotate(-90)`, x: 0 }, words[j]),
+  ]);
+  const kinds = ["keys", "values"].map((name, line) =>
+    drawing("text", { ...side, y: slots + SLOT * (line + 0.5) + 4, "font-weight": 600 }, name),
+  );
+  const cells = [...pairs.flat(), ...kept.flat()].map(({ node }) => node);
+  const size = { viewBox: `0 0 ${WIDE} ${bottom + NAMES}`, width: WIDE, height: bottom + NAMES };
+  const svg = drawing("svg", { ...size, role: "img" }, ...cells, arrows, ...names, ...kinds);
+  const node = element("div", { class: "live-filling" });
+  node.append(svg);
+  return {
+    node,
+    draw({ step, cached }) {
+      const found = at.map((i) => at.map((j) => pair(i, j, step, cached)));
+      const places = at.map((j) => place(j, step, cached));
+      found.forEach((line, i) => line.forEach((kind, j) => pairs[i][j].draw(PAIRS[kind] ?? NONE)));
+      at.forEach((j) => kept.forEach((line) => line[j].draw(keyOf(j, step, cached))));
+      const from = cached ? range(step.start) : [];
+      const lines = from.map((j) => arrow(column(j + 0.5), slots - 1, CELL * step.end));
+      arrows.setAttribute("d", lines.join(""));
+      const counts = legendOf(found).map(([words, count]) => `${words}: ${count}`);
+      const held = `Of ${n} words the cache holds ${places.filter(Boolean).length}`;
+      svg.setAttribute("aria-label", `Queries and keys. ${counts.join(", ")}. ${held}.`);
+      return { pairs: found, places };
+    },
+  };
+}
+
+// How many pairs of each kind there are.
+/** @type {(pairs: Matrix) => [string, number][]} */
+const legendOf = (pairs) =>
+  Object.entries(PAIRS).map(([kind, [, , words]]) => [
+    words,
+    pairs.flat().filter((one) => one === Number(kind)).length,
+  ]);
+
+// What the signs mean, and how often each is there.
+function legend() {
+  const items = Object.values(PAIRS).map(([name, sign, words]) => {
+    const count = element("b");
+    const box = element("i", { class: name }, sign);
+    return { count, node: element("li", {}, box, element("span", {}, words), count) };
   });
+  return {
+    node: element("ul", { class: "live-legend" }, ...items.map(({ node }) => node)),
+    /** @type {(pairs: Matrix) => void} */
+    draw(pairs) {
+      legendOf(pairs).forEach(([, count], i) => write(items[i].count, String(count)));
+    },
+  };
 }
 
-// Who reads whose keys, what that costs, and how well a small GPT that shares them does.
-function sharing(view) {
-  const [quality, told] = [coloured(), spoken()];
-  const size = { viewBox: `0 0 ${DRAWN} ${4 * HIGH}`, width: DRAWN, height: 4 * HIGH };
-  const who = drawing("svg", { ...size, role: "img", class: "live-readers" });
-  told.node.classList.add("live-two-lines");
-  function draw({ h, h_kv }, each) {
-    who.replaceChildren(...heads(h, h_kv));
-    const pairing = readers(h, h_kv).map((j, i) => `${i + 1} reads ${j + 1}`).join(", ");
-    who.setAttribute("aria-label", `Heads of queries and the head of keys of each: ${pairing}`);
-    told.say(
-      h === h_kv
-        ? `Each head has its own keys and values: ${BYTES} bytes a position.`
-        : `Every ${h / h_kv} heads share keys and values: ${each} bytes a position, not ${BYTES}.`,
-    );
-    const [rows, columns] = view.get("axes")["small GPT"];
-    const [measure, measured] = [view.get("measure"), view.get("measured")];
-    // The small GPT has 4 heads: its line is marked where the layer has as many.
-    const marked = h === SMALL_GPT ? rows.findIndex((name) => name.startsWith(`${h_kv} `)) : -1;
-    quality.draw({
-      label: measure === "loss" ? "Loss, nats a word" : "Probability of the right word",
-      rows: rows.map((name, i) => (i === marked ? `▸ ${name}` : name)),
-      columns,
-      text: (i, j) => show(measured[measure][i][j], 3),
-      fill: (i) => (i === marked ? shade(0.6, "green") : "none"),
-    });
-  }
-  return { who, told, quality, draw };
-}
-
-// What is told of the step; `held` positions come from the cache.
-function sentence({ steps, now, step, prompt, window, cached }, held) {
+// What is told of the step.
+function sentence({ words, prompt, steps, now, step, cached }) {
   const { start, end } = step;
-  const name = `Step ${now + 1} of ${steps.length}${end <= prompt ? ", prefill" : ""}`;
-  const [queries, keys] = cached ? [end - start, held + end - start] : [end, end];
-  const one = (count) => (count === 1 ? "one" : String(count));
-  const meet =
-    `${plural(queries, "query", "queries", one)}, ${plural(keys, "key", "keys", one)}`;
-  return cached
-    ? `${name}: ${meet}; ${some(held)} from the cache.${leaving(step, window)}`
-    : `${name}: ${meet}; ${start || "none"} of each had been computed before.`;
+  const fresh = end - start;
+  const prefill = end <= prompt;
+  const which = fresh === 1 ? `“${words[start]}”` : `words ${start + 1} to ${end}`;
+  const name = `Step ${now + 1} of ${steps.length}${prefill ? ", prefill" : ""}: `;
+  if (!start) {
+    const then = cached ? "kept" : "thrown away after the step";
+    const whose = fresh === 1 ? "Its" : "Their";
+    return `${name}the model reads ${which} of the prompt. ${whose} keys and values are ${then}.`;
+  }
+  if (!cached) {
+    const others = start === 1 ? "the word before" : `all ${start} words before`;
+    return `${name}the model reads ${which}, and ${others} again. Of ${end} rows, ${plural(fresh, "is", "are")} new.`;
+  }
+  const meet = `${plural(fresh, "query meets", "queries meet")} ${end} keys`;
+  const mask = fresh > 1 ? ` The mask is a rectangle, ${fresh} by ${end}.` : "";
+  return `${name}the model reads ${which}. ${meet}, of which ${plural(start, "comes", "come")} from the cache.${mask}`;
 }
 
 // Where to go: a step back or on, or on by itself.
@@ -197,12 +156,8 @@ function going(view) {
     view.set("at", steps[now + by].end);
   }
   const [back, next] = [button("Step back", () => go(-1)), button("Next step", () => go(1))];
-  const { play, stop } = player({
-    next,
-    begin: () => view.set("at", 1),
-    go: () => go(1),
-    every: PAUSE,
-  });
+  const begin = () => view.set("at", read(view).steps[0].end);
+  const { play, stop } = player({ next, begin, go: () => go(1), every: PAUSE });
   // Who wants less motion gets steps alone.
   const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
   return {
@@ -217,81 +172,62 @@ function going(view) {
   };
 }
 
-// The numbers of heads of keys: there are no more than heads.
-function keyHeads(view) {
-  const node = choice(view, "h_kv", { label: "Heads of keys h_kv" });
-  view.follow(["h"], () => {
-    for (const option of node.querySelectorAll("option")) {
-      option.disabled = Number(option.value) > view.get("h");
-    }
-  });
-  return node;
-}
-
 /** @type {Render} */
 function render({ model, el }) {
   const view = new View({ model, el }, "take a step");
-  const [grid, table, told] = [pairGrid(), coloured(), spoken()];
-  const [shared, steps] = [sharing(view), going(view)];
-  told.node.classList.add("live-two-lines");
-
-  // The page itself keeps them inside.
-  function keep() {
-    for (const [trait, most] of [["prompt", "n"], ["at", "n"], ["h_kv", "h"]]) {
-      if (view.get(trait) > view.get(most)) view.set(trait, view.get(most));
-    }
-  }
-  view.body.addEventListener("input", keep);
-  view.body.addEventListener("change", keep);
+  const { words } = textOf(view);
+  const [grid, signs, told] = [filling(words), legend(), spoken()];
+  const [counted, steps] = [meters(2), going(view)];
+  told.node.classList.add("live-sentence");
+  // As many as can be read, to draw the bars in one scale.
+  const most = sum(range(words.length + 1));
 
   function draw() {
     const now = read(view);
-    const counts = count(now);
     const { pairs, places } = grid.draw(now);
-    drawCounts(table, counts);
-    shared.draw(now, counts.each);
-    told.say(sentence(now, counts.held));
+    signs.draw(pairs);
+    const past = now.steps.slice(0, now.now + 1);
+    const last = [now.step.end - now.step.start, now.step.end];
+    const soFar = [now.step.end, sum(past.map(({ end }) => end))];
+    const lines = ["with a cache", "without"].map((name, i) => ({
+      name,
+      share: soFar[i] / most,
+      text: String(soFar[i]),
+      shade: `var(--live-${i ? "orange" : "weight"})`,
+    }));
+    counted.draw(lines, `Positions read so far: ${soFar[0]} with a cache, ${soFar[1]} without.`);
+    told.say(sentence(now));
     steps.draw(now);
     view.values({
       "pairs (1 new, 2 again, 3 hidden, 4 earlier)": pairs,
-      "cache (1 held, 2 added, 3 dropped)": places,
-      MACs: counts.counted,
-      "times the MACs without the cache": counts.ratios,
-      bytes: counts.bytes,
-      "head of keys that is read": readers(now.h, now.h_kv).map((j) => j + 1),
-      "bytes a position": [counts.each, BYTES],
-      "small GPT": view.get("measured")[view.get("measure")],
+      "cache (1 held, 2 added)": places,
+      "positions read": [last, soFar],
     });
   }
 
+  // Steps end elsewhere where the prompt is read otherwise.
+  view.body.addEventListener("change", () => view.set("at", read(view).step.end));
   view.add(
     row(
-      slider(view, "prompt", { label: "Prompt" }),
-      slider(view, "n", { label: "Text n" }),
-      choice(view, "block", { label: "Prefill in blocks of" }),
-      choice(view, "window", { label: "Window" }),
+      ...steps.nodes,
+      counter(view, "at", { label: "Words read" }),
       toggle(view, "cached", { label: "Keep a cache" }),
+      choice(view, "reading", { label: "Read the prompt" }),
     ),
-    row(slider(view, "at", { label: "Position" }), ...steps.nodes),
     told.node,
     row(
       grid.node,
       element(
         "div",
-        { class: "live-decoding" },
-        row(choice(view, "h", { label: "Heads h" }), keyHeads(view)),
-        shared.who,
-        shared.told.node,
-        table.node,
-        row(choice(view, "measure", { label: "Small GPT, 4 heads:" })),
-        shared.quality.node,
+        { class: "live-beside" },
+        element("p", { class: "live-side-title" }, "Pairs of a query and a key"),
+        signs.node,
+        element("p", { class: "live-side-title" }, "Positions read so far"),
+        counted.node,
       ),
     ),
   );
-  view.follow(
-    ["prompt", "n", "block", "window", "cached", "at", "h", "h_kv", "measure", "measured"],
-    draw,
-  );
+  view.follow(["at", "reading", "cached"], draw);
   return () => {
     steps.stop();
     view.close();

@@ -34,8 +34,6 @@ WIDTH, HEIGHT = 300, 140
 LEFT = 16
 FOOT = HEIGHT - 10  # the line that says what is shown
 SIZE = 13
-
-
 EVERY = list(product(range(2), range(4)))  # head of the story GPT: its layer, and its place there
 
 
@@ -72,10 +70,11 @@ def scaling() -> Drawing:
         return measured["loss"] - measured["entropy"]
 
     names = dict(zip(SCALES, ("÷ √d_k", "no divisor", "÷ d_k"), strict=True))
+    ways = ("with the divisor √d_k", "without a divisor", "with the divisor d_k")
     came = {names[scale]: above(scale) for scale in SCALES}
     d = card(
         "The story GPT's loss above the entropy, in nats a word: "
-        + ", ".join(f"{loss:.3f} with {name}" for name, loss in came.items())
+        + ", ".join(f"{loss:.3f} {way}" for way, loss in zip(ways, came.values(), strict=True))
         + ".",
         "loss above the entropy, nats a word",
     )
@@ -152,7 +151,8 @@ def output_projection() -> Drawing:
 
 def counting_() -> Drawing:
     """The share of the two products in the story GPT's multiply-adds, by length."""
-    d_model, h = 64, 4
+    attention = load_gpt().stack()[0].attention
+    d_model, h = attention.d_model, attention.h
 
     def share(n: int) -> float:
         products = counting.product_macs(n, d_model, h)

@@ -24,10 +24,12 @@ from labkit.labs.your_own_gpt import ours
 from labkit.models.encoder import load_encoder
 from labkit.models.stories import VOCABULARY
 from press import ROOT
+from press.drawings import labs as pictures
 from press.extension import lab_list
 from press.lab_sets import for_class, marks
 from press.labs import CARD, SOLUTION, TOPICS, cards, solutions, solved, unsolved
 from press.notebooks import LABS, code_cells, name, read, tagged
+from press.project import Address
 from tests import answers
 from tests.answers import Exercise
 
@@ -278,21 +280,38 @@ def test_a_hub_gets_links_if_the_book_has_an_address():
     assert f"urlpath=lab%2Ftree%2Fname%2Flabs%2F{LABS[0].name}" in told
 
 
-def test_the_labs_page_says_what_every_lab_answers_to():
+def test_the_labs_page_says_what_one_builds_in_every_lab():
     page = (ROOT / "labs" / "index.md").read_text(encoding="utf-8")
     lines = re.search(r"```\{labs\}\n(.*?)```", page, re.DOTALL)[1].splitlines()
     assert list(lab_list.named(lines)) == list(TOPICS)
 
 
-def test_the_overview_takes_minutes_and_levels_from_the_cards(tmp_path: Path, monkeypatch):
-    sources = ("# Lab 9: Beads", "## 1. Count\n\n*Hard, 15 minutes.* Go.", "*Easy, 5 minutes.* Go.")
+def test_a_labs_card_takes_minutes_levels_and_needs_from_the_notebook(tmp_path: Path):
+    first, second = "[a](../chapters/01_a.ipynb)", "[b](../chapters/02_b.ipynb)"
+    needs = f"You need [lab 3](lab_03_x.ipynb), {first} and {second}."
+    sources = (
+        f"# Lab 9: Beads\n\n{needs} Not [c](../chapters/03_c.ipynb).",
+        "## 1. Count\n\n*Hard, 15 minutes.* Go.",
+        "*Easy, 5 minutes.* Go.",
+    )
     written = tmp_path / "lab_09_beads.ipynb"
     cells = [nbformat.v4.new_markdown_cell(source) for source in sources]
     nbformat.write(nbformat.v4.new_notebook(cells=cells), written)
-    monkeypatch.setattr(lab_list, "TOPICS", {"beads": written})
-    *_, row = lab_list.overview({"beads": "2.1"}).splitlines()
-    lab, file = "[9. Beads](/labs/lab_09_beads)", "{download}`.ipynb </labs/lab_09_beads.ipynb>`"
-    assert row == f"| {lab} | 2.1 | 20 | easy to hard | {file} |"
+    after = "[lab 3](/labs/lab_03_x), [chapter 1](/chapters/01_a) and [2](/chapters/02_b)"
+    nowhere = lab_list.told(written, "You count.", Address(None, "1.0")).split("\n\n")
+    assert nowhere == [
+        "**[9. Beads](/labs/lab_09_beads)**",
+        "You count.",
+        f"20 minutes, easy to hard; after {after}",
+        "{download}`Download the notebook </labs/lab_09_beads.ipynb>`",
+    ]
+    address = Address("https://github.com/owner/name", "1.0")
+    assert "[![Open in Colab]" in lab_list.told(written, "You count.", address)
+
+
+def test_every_lab_has_a_picture_that_is_told_in_words():
+    assert [lab_list.drawing_of(topic).stem for topic in TOPICS] == list(pictures.DRAWINGS)
+    assert all("aria-label" in lab_list.drawing_of(topic).read_text("utf-8") for topic in TOPICS)
 
 
 def test_the_lab_on_decoding_counts_its_bugs():

@@ -6,6 +6,7 @@ import json
 import pkgutil
 import re
 import sys
+from html import unescape
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -14,6 +15,9 @@ import nbformat
 import pytest
 import yaml
 from docutils import nodes
+from pygments import highlight
+from pygments.lexers import PythonLexer
+from sphinx.errors import ExtensionError
 
 import labkit
 from labkit import ledger
@@ -28,6 +32,7 @@ from press.extension import (
     plotly_figures,
     readings,
     social,
+    theme,
 )
 from press.project import Address, pages_address
 
@@ -260,6 +265,22 @@ def test_an_error_is_announced_where_it_stands():
     outputs = nodes.container("", printed, error, classes=["cell_output"])
     cells.label_error(nodes.container("", outputs, classes=["cell"]))
     assert [part.astext() for part in outputs] == ["1", cells.EXPECTED, "no"]
+
+
+def test_code_has_an_element_for_what_is_coloured_and_no_other():
+    code = 'for x in names[1:]:  # all\n    print(f"{x} is not", "so")\n'
+    written = highlight(code, PythonLexer(), cells.SizedFormatter())
+    marked = re.findall(r'<span class="(\w+)">(.*?)</span>', unescape(written))
+    assert marked == [
+        *[("k", "for"), ("k", "in"), ("m", "1"), ("c", "# all")],
+        *[("s", 'f"'), ("s", ' is not"'), ("s", '"so"')],
+    ]
+    assert unescape(re.sub("<[^>]+>", "", written)).strip() == code.strip()
+
+
+def test_another_theme_is_noticed():
+    with pytest.raises(ExtensionError, match="no longer holds"):
+        theme.decided("<html></html>")
 
 
 def test_the_reference_has_every_module():

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache, partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
@@ -143,10 +144,13 @@ def main() -> None:
         options = {"executable_path": find(), "args": [*ARGUMENTS, OFFLINE]}
         with playwright.chromium.launch(**options) as browser:
             for name in tqdm(chosen(folders[-1]), file=sys.stderr, leave=False):
-                for folder in folders:
+                visits: dict[Path, list[Cost]] = {folder: [] for folder in folders}
+                # In turns, so that what else the machine does meets all alike.
+                for _, folder in product(range(ROUNDS), folders):
                     with serve(folder) as site:
-                        visits = [visit(browser, f"{site}/{name}") for _ in range(ROUNDS)]
-                    cost = Cost(*map(statistics.median, zip(*visits, strict=True)))
+                        visits[folder].append(visit(browser, f"{site}/{name}"))
+                for folder in folders:
+                    cost = Cost(*map(statistics.median, zip(*visits[folder], strict=True)))
                     where = f"{folder.parent.name}/{folder.name}/"
                     tqdm.write(
                         f"{name:<44} {where if len(folders) > 1 else '':<13.13} "

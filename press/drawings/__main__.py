@@ -17,7 +17,7 @@ def drawings() -> dict[str, Callable[[], Drawing]]:
     """Gather the drawings of all modules, by the names of their files."""
     functions: dict[str, Callable[[], Drawing]] = {}
     for module in pkgutil.iter_modules(press.drawings.__path__):
-        if module.name.startswith("chapter"):
+        if module.name.startswith(("chapter", "labs")):
             functions |= importlib.import_module(f"press.drawings.{module.name}").DRAWINGS
     return functions
 

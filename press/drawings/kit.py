@@ -30,14 +30,17 @@ FORMULA = 'font-family="KaTeX_Math, serif" font-style="italic" font-weight="400"
 
 
 class Drawing:
-    """A drawing of a height, WIDTH wide, with the origin at its top left."""
+    """A drawing of a height, WIDTH wide, with the origin at its top left.
 
-    def __init__(self, height: float, width: float = WIDTH) -> None:
+    told : what is read out in its place, unless the page that shows it says so
+    """
+
+    def __init__(self, height: float, width: float = WIDTH, told: str = "") -> None:
         if width > WIDTH:
             raise ValueError(
                 f"a drawing is at most {WIDTH} wide, to be read on a phone; got {width}"
             )
-        self.width, self.height = width, height
+        self.width, self.height, self.told = width, height, told
         self.parts: list[str] = []
         self.heads: set[str] = set()
 
@@ -181,8 +184,9 @@ class Drawing:
         )
         size = f"{n(self.width)} {n(self.height)}"
         body = "\n".join(self.parts)
+        label = f' role="img" aria-label="{escape(self.told)}"' if self.told else ""
         return (
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {size}"'
+            f'<svg{label} xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {size}"'
             ' font-family="system-ui, sans-serif">\n'
             f'<rect width="{n(self.width)}" height="{n(self.height)}" rx="8" {fill("paper")}/>\n'
             f"<defs>{heads}</defs>\n{body}\n</svg>\n"

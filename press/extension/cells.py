@@ -5,19 +5,28 @@ has its height before it is laid out, and a line too long for a phone can hang.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from html import unescape
 from itertools import takewhile
 from typing import Any
 
 from docutils import nodes
 from pygments.formatters import HtmlFormatter
+from pygments.token import Token
 from sphinx.application import Sphinx
 from sphinx.highlighting import PygmentsBridge
 
 TAG = re.compile("<[^>]+>")
 EXPECTED = "The error that was expected"
 PHONE = 36  # columns of code that the narrowest phones show
+COLOURED = (
+    Token.Keyword,
+    Token.Literal.String,
+    Token.Literal.Number,
+    Token.Comment,
+    Token.Generic.Prompt,
+    Token.Name.Exception,
+)
 NAME = ' aria-label="Toggle hidden content"'  # by which MyST-NB hides what a fold says
 
 
@@ -69,7 +78,11 @@ def count_lines(cell: nodes.container) -> None:
 
 
 class SizedFormatter(HtmlFormatter[str]):
-    """Tell the style sheet the lines and columns of a block of code, and which lines are long."""
+    """Tell the style sheet the lines and columns of a block of code, which are long, and its colours."""
+
+    def format_unencoded(self, tokens: Iterable[tuple[Any, str]], file: Any) -> None:
+        """Mark only what has a colour: most of a chapter's elements were names and signs."""
+        super().format_unencoded(((coloured(kind), text) for kind, text in tokens), file)
 
     def wrap(self, source: Iterator[tuple[int, str]]) -> Iterator[tuple[int, str]]:
         lines = list(source)
@@ -89,6 +102,15 @@ def hanging(line: str, text: str) -> str:
         return line
     indent = len(text) - len(text.lstrip())
     return f'<span class="long" style="--indent: {indent}">{line}</span>'
+
+
+def coloured(kind: Any) -> Any:
+    """Find the kind by which book.css colours a token, or plain text."""
+    if kind in Token.Literal.String.Interpol:
+        return Token.Text
+    if kind in Token.Operator.Word:
+        return Token.Keyword
+    return next((one for one in COLOURED if kind in one), Token.Text)
 
 
 def name_folds(

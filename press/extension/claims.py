@@ -18,7 +18,7 @@ from press.extension.errata import LISTED, erratum_anchor
 
 ERRATA = "book/errata"
 AUDITS = "audits/"
-NUMBER = re.compile(r"(\d(?:[\d.,]*\d)?)")
+NUMBER = re.compile(r"(\d(?:[\d.,]*\d)?|true|false)")
 KINDS = {kind.MIME: kind for kind in (Verdict, Record)}
 
 
@@ -98,14 +98,15 @@ def differing(text: str, other: str) -> str:
     """
     pieces, others = NUMBER.split(text), NUMBER.split(other)
     if len(pieces) != len(others):
-        return escape(text)
+        lists = not re.search("[a-z]", text + other)
+        return f"<mark>{escape(text)}</mark>" if lists else escape(text)
     written = []
     for piece, its in zip(pieces, others, strict=True):
         if piece == its or not NUMBER.fullmatch(piece):
             written.append(escape(piece))
             continue
         apart = [i for i, (a, b) in enumerate(zip(piece, its, strict=False)) if a != b]
-        alike = apart[0] if apart and len(piece) == len(its) else 0
+        alike = apart[0] if apart and len(piece) == len(its) and piece[0].isdigit() else 0
         written.append(f"{piece[:alike]}<mark>{piece[alike:]}</mark>")
     return "".join(written)
 

@@ -1,10 +1,11 @@
-"""The labs in tables, from their notebooks: for learners, and for instructors with hub links.
+"""The labs, from their notebooks: on cards for learners, in a table with hub links for instructors.
 
 The site carries what a lab needs, its notebook and labkit's wheel, as files to download.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -14,24 +15,39 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-from press import BUILD, wheel
+from press import BUILD, ROOT, wheel
+from press.extension.drawings import prefix_ids
 from press.labs import TOPICS, cards
 from press.notebooks import LABS, read, tagged, title
-from press.project import PROJECT, read_address, wheel_name
+from press.project import PROJECT, Address, read_address, wheel_name
+from press.stamp import badges
 
 HUB = "https://HUB.EXAMPLE.ORG"
 LEVELS = ("Easy", "Medium", "Hard")
+NEEDS = re.compile(r"You need .*?\.(?= [A-Z]|$)", re.MULTILINE)
+PAGE = re.compile(r"\]\((?:\.\./chapters/)?((?:lab_)?(\d+)_\w+)\.ipynb")
 
 
 class Labs(SphinxDirective):
-    """List the labs: the exercises of documents that the content names by topic, minutes, level."""
+    """Show a card for each lab: what its end looks like, what one builds, how long, after what."""
 
     has_content = True
 
     def run(self) -> list[nodes.Node]:
-        for path in LABS:
-            self.env.note_dependency(str(path))
-        return self.parse_text_to_nodes(overview(named(self.content)))
+        built, address = named(self.content), read_address()
+        grid = nodes.container(classes=["lab-cards"])
+        for topic, path in TOPICS.items():
+            drawing = drawing_of(topic)
+            for file in (path, drawing, PROJECT):
+                self.env.note_dependency(str(file))
+            card = nodes.container(classes=["front-card", "lab-card"])
+            svg = prefix_ids(drawing.read_text(encoding="utf-8"), f"lab-{topic}")
+            card += nodes.raw(text=f'<span class="drawing">{svg}</span>', format="html")
+            words = nodes.container(classes=["lab-words"])
+            words += self.parse_text_to_nodes(told(path, built[topic], address))
+            card += words
+            grid += card
+        return [grid]
 
 
 class Wheel(SphinxDirective):
@@ -53,24 +69,44 @@ class Classes(SphinxDirective):
 
 
 def named(lines: Iterable[str]) -> dict[str, str]:
-    """Read what a lab answers to, by its topic, from lines such as "scaling: Exercise 2.3.1"."""
+    """Read what one builds in a lab, by its topic, from lines such as "scaling: You build ..."."""
     return dict(line.split(": ", 1) for line in lines)
 
 
-def overview(asked: dict[str, str]) -> str:
-    """Write what a learner chooses by: what is asked, how long it takes, and how hard it is."""
-    lines = [
-        "| Lab | Exercise of the document | Minutes | Difficulty | Download |",
-        "|---|---|---|---|---|",
-    ]
-    for topic, path in TOPICS.items():
-        levels, minutes = zip(*cards(read(path)), strict=True)
-        ordered = sorted(set(levels), key=LEVELS.index)
-        hard = " to ".join(dict.fromkeys((ordered[0].lower(), ordered[-1].lower())))
-        link = linked(path).replace("[Lab ", "[").replace(":", ".", 1)
-        file = f"{{download}}`.ipynb </labs/{path.name}>`"
-        lines.append(f"| {link} | {asked[topic]} | {sum(minutes)} | {hard} | {file} |")
-    return "\n".join(lines)
+def drawing_of(topic: str) -> Path:
+    """Name the file of a lab's picture."""
+    return ROOT / "book" / "drawings" / f"lab-{topic.replace('_', '-')}.svg"
+
+
+def told(path: Path, built: str, address: Address) -> str:
+    """Write a card: the lab, what one builds, how long, after what, and how it is opened."""
+    levels, minutes = zip(*cards(read(path)), strict=True)
+    ordered = sorted(set(levels), key=LEVELS.index)
+    hard = " to ".join(dict.fromkeys((ordered[0].lower(), ordered[-1].lower())))
+    link = linked(path).replace("[Lab ", "[").replace(":", ".", 1)
+    opened = f"{{download}}`Download the notebook </labs/{path.name}>`"
+    if badge := badges(address, f"labs/{path.name}"):
+        opened = f"{badge} {opened}"
+    return "\n\n".join(
+        [
+            f"**{link}**",
+            built,
+            f"{sum(minutes)} minutes, {hard}{after(path)}",
+            opened,
+        ]
+    )
+
+
+def after(path: Path) -> str:
+    """Name the labs and chapters that a lab says one needs."""
+    sentence = NEEDS.search(read(path).cells[0].source)
+    names, before = list[str](), ""
+    for file, number in PAGE.findall(sentence[0] if sentence else ""):
+        kind = "lab" if file.startswith("lab_") else "chapter"
+        names.append(f"[{'' if kind == before else f'{kind} '}{int(number)}](/{kind}s/{file})")
+        before = kind
+    *most, last = names or [""]
+    return f"; after {', '.join(most)}{' and ' if most else ''}{last}" if last else ""
 
 
 def table(labs: list[Path]) -> str:

@@ -18,6 +18,7 @@ from sphinx.application import Sphinx
 from sphinx.jinja2glue import BuiltinTemplateLoader
 
 from press.extension.live_figures import MOUNT
+from press.extension.theme import decided
 
 # Browsers look for the encoding in the first bytes, and for the policy before the first script.
 ENCODING = '<meta charset="utf-8" />'
@@ -80,6 +81,9 @@ class Protected(BuiltinTemplateLoader):
 
     def render(self, template: str, context: dict[str, Any]) -> str:  # type: ignore[override]
         page = super().render(template, context)
+        if ENCODING not in page:
+            return page
+        page = decided(page)
         around = AroundArticle(page)
         rules = policy([*around.scripts, *around.handlers, MOUNT])
         return page.replace(ENCODING, f"{ENCODING}\n    {META.format(rules)}", 1)

@@ -78,7 +78,7 @@ def count_lines(cell: nodes.container) -> None:
 
 
 class SizedFormatter(HtmlFormatter[str]):
-    """Tell the style sheet the lines and columns of a block of code, which are long, and its colours."""
+    """Tell the style sheet the lines and columns of a block of code, and what it colours."""
 
     def format_unencoded(self, tokens: Iterable[tuple[Any, str]], file: Any) -> None:
         """Mark only what has a colour: most of a chapter's elements were names and signs."""

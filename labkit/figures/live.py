@@ -7,6 +7,7 @@ from labkit.figures.attention_by_hand import AttentionByHand
 from labkit.figures.base import MIME, LiveFigure
 from labkit.figures.decoding_cache import DecodingCache
 from labkit.figures.head_viewer import HeadViewer
+from labkit.figures.induction_heads import InductionHeads
 from labkit.figures.layer_cost import LayerCost
 from labkit.figures.mask_painter import MaskPainter
 from labkit.figures.output_projection import OutputProjection
@@ -23,6 +24,7 @@ FIGURES = (
     AttentionByHand,
     DecodingCache,
     HeadViewer,
+    InductionHeads,
     LayerCost,
     MaskPainter,
     OutputProjection,
@@ -42,6 +44,7 @@ __all__ = [
     "AttentionByHand",
     "DecodingCache",
     "HeadViewer",
+    "InductionHeads",
     "LayerCost",
     "LiveFigure",
     "MaskPainter",

@@ -34,7 +34,7 @@ def run(model: GPT, ids: Tensor, bug: str = "none") -> Run:
     """Compute what a GPT with rotary positions says next, with a bug in every layer or without.
 
     Args:
-        ids: (n,), the numbers of the words.
+        ids: (n,), the numbers of the words, or (B, n); then all parts have B before h and n.
         bug: one of ``BUGS``.
     """
     x, parts = model.words(ids), []
@@ -48,10 +48,10 @@ def run(model: GPT, ids: Tensor, bug: str = "none") -> Run:
             q, k = rotate(q, layer.rotary_base), rotate(k, layer.rotary_base)
         scores = q @ k.mT / (1 if bug == NOT_DIVIDED else layer.d_k**0.5)
         if bug != LATER:
-            scores = scores.masked_fill(~causal_mask(len(ids)), -torch.inf)
+            scores = scores.masked_fill(~causal_mask(ids.shape[-1]), -torch.inf)
         weights = scores.softmax(-1)
         heads = weights @ v
-        merged = heads.reshape(len(ids), -1) if bug == WRONG_ORDER else merge_heads(heads)
+        merged = heads.reshape(*ids.shape, -1) if bug == WRONG_ORDER else merge_heads(heads)
         x = x + (merged if bug == NO_W_O else layer.w_o(merged))
         x = x + block.feed_forward(block.feed_forward_norm(x))
         parts.append((weights, q, k, v))

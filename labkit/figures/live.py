@@ -9,6 +9,7 @@ from labkit.figures.checked_guesses import CheckedGuesses
 from labkit.figures.decoding_cache import DecodingCache
 from labkit.figures.head_map import HeadMap
 from labkit.figures.head_viewer import HeadViewer
+from labkit.figures.induction_heads import InductionHeads
 from labkit.figures.layer_cost import LayerCost
 from labkit.figures.mask_painter import MaskPainter
 from labkit.figures.output_projection import OutputProjection
@@ -29,6 +30,7 @@ FIGURES = (
     DecodingCache,
     HeadMap,
     HeadViewer,
+    InductionHeads,
     LayerCost,
     MaskPainter,
     OutputProjection,
@@ -52,6 +54,7 @@ __all__ = [
     "DecodingCache",
     "HeadMap",
     "HeadViewer",
+    "InductionHeads",
     "LayerCost",
     "LiveFigure",
     "MaskPainter",

@@ -16,11 +16,11 @@ from torch import Tensor, nn
 from labkit.arguments import whole
 from labkit.attention import MultiHeadAttention
 from labkit.models.gpt import GPT
-from labkit.models.stories import Stories
+from labkit.models.stories import SURNAMES, Stories, encode
 
 __all__ = ["COUNTS", "FOUR", "MATTERS", "SPECIALISED", "ablated", "ablated_heads", "effects",
     "mean_read", "random_groups", "right_words", "second_layer_weights", "specialisation",
-    "units_of", "weights_on_sources"]  # fmt: skip
+    "units_of", "weights_on_sources", "weights_on_word_before"]  # fmt: skip
 
 FOUR = ("number", "gender", "surname", "owner")  # relations of the stories
 # The bars of chapter 8, fixed before its models were measured.
@@ -193,6 +193,25 @@ def weights_on_sources(weights: Tensor, stories: Stories) -> Tensor:
         on = (weights * sources[:, None]).sum(-1)  # (layers, B, h, n)
         found.append((on * asked[:, None]).sum((1, 3)) / asked.sum())
     return torch.stack(found, -1)
+
+
+def weights_on_word_before(weights: Tensor, stories: Stories, *, others: bool = False) -> Tensor:
+    """Average each head's weight on the word before, where a surname asks: (layers, h).
+
+    Args:
+        weights: (layers, B, h, n, n), of a model that reads these stories.
+        stories: the stories.
+        others: average where another word asks, and not a surname; the first word is left out.
+
+    >>> from labkit.models.training import unseen
+    >>> told = unseen(4)
+    >>> even = torch.full((2, 4, 1, 48, 48), 1 / 48)
+    >>> weights_on_word_before(even, told).shape
+    torch.Size([2, 1])
+    """
+    asks = torch.isin(stories.ids, encode(" ".join(SURNAMES))) ^ others
+    before = weights.diagonal(-1, -2, -1)  # (layers, B, h, n - 1), from the second word on
+    return before.transpose(2, 3)[:, asks[:, 1:]].mean(1)
 
 
 @torch.no_grad()

@@ -98,8 +98,8 @@ PLAY_PYTHON = """(figure, [name, start, target]) => {
     on(event, listener) { (heard[event] ??= []).push(listener); },
     off(event, listener) { heard[event] = heard[event].filter(one => one !== listener); },
     save_changes() { saved.push(structuredClone(state)); },
-    send() {
-      labkitLive.fetchParcel(name, bytes => {
+    send({ of = name }) {
+      labkitLive.fetchParcel(of, bytes => {
         for (const listener of heard["msg:custom"]) listener({ answer: "parcel" }, [bytes]);
       });
     },
@@ -208,8 +208,8 @@ def open_figure(page: Page, site: str, figure: str) -> Locator:
     shown.locator(".live-body").wait_for()
     shown.scroll_into_view_if_needed()
     wait_for_drawing(page)  # code that comes near the window takes its own height
-    if FIGURES[figure].parcel():
-        load = shown.get_by_role("button", name=LOADER)
+    load = shown.get_by_role("button", name=LOADER)
+    if load.count():
         load.click()
         load.wait_for(state="hidden")
     return shown
@@ -441,7 +441,13 @@ def test_the_small_gpt_takes_one_screen_and_a_half_of_a_phone(phone: Page, site:
     assert shown.locator(".live-large").is_visible()
 
 
-STEPPED = {"split_and_merge": "step", "decoding_cache": "step", "tiles": "tile", "ranks": "step"}
+STEPPED = {
+    "split_and_merge": "step",
+    "decoding_cache": "step",
+    "tiles": "tile",
+    "ranks": "step",
+    "induction_heads": "step",
+}
 
 
 @pytest.mark.parametrize("figure", STEPPED if EVERYTHING else ["tiles"])
@@ -1002,6 +1008,44 @@ def test_a_model_that_does_not_come_can_be_asked_for_again(reader: BrowserContex
     shown.get_by_role("button", name=LOADER).wait_for(state="hidden")
     assert shown.locator("textarea").evaluate("box => box === document.activeElement")
     page.close()
+
+
+@pytest.mark.parametrize("size", [WIDE, PHONE], ids=["wide", "phone"])
+def test_without_the_previous_word_head_the_surname_is_lost(page: Page, site: str, size: dict):
+    page.set_viewport_size(size)
+    shown = open_figure(page, site, "induction_heads")
+    told, off = shown.locator(".live-spoken"), shown.locator('[data-trait="off"]')
+    steps = shown.get_by_role("group", name="Steps").get_by_role("button").all()
+    heights = set()
+
+    def tell() -> list[str]:
+        said = []
+        for button in steps:
+            button.click()
+            said.append(told.inner_text())
+            heights.add(shown.bounding_box()["height"])
+        check_values(shown, "induction_heads", read_state(shown, "induction_heads"))
+        return said
+
+    whole = tell()
+    off.select_option(label="head 3")
+    without = tell()
+    assert "writes nothing" not in whole[0]
+    assert "writes nothing" in without[0]
+    assert "Each key says" in whole[1]
+    assert "Neither key says" in without[1]
+    assert "and most" not in whole[2]
+    assert "and most" in without[2]
+    assert whole[3].endswith("That is right.")
+    assert "That is wrong" in without[3]
+    off.select_option(label="head 1")  # another head is not missed
+    assert tell()[3].endswith("That is right.")
+    for story in shown.locator('[data-trait="example"] option').all()[::4]:
+        shown.locator('[data-trait="example"]').select_option(label=story.inner_text())
+        assert tell()[3].endswith("That is right.")
+    shown.locator('[data-trait="surname"]').select_option(label="ford")
+    assert "“ford” with 1.00" in tell()[3]
+    assert len(heights) == 1, "the page below moves"
 
 
 def test_what_the_model_does_not_know_is_named_and_stays(page: Page, site: str):

@@ -121,13 +121,14 @@ export function run(gpt, ids, on, bug = "none") {
 }
 
 // Runs over words, of which the last few are kept: a figure draws the same story many times.
-/** @type {(model: () => GPT, known: string[]) => (words: string[], on: boolean[][], bug?: string) => Run} */
-export function keptRuns(model, known) {
+/** @type {(model: () => GPT, known: string[], most?: number) =>
+ *   (words: string[], on: boolean[][], bug?: string) => Run} */
+export function keptRuns(model, known, most = 3) {
   const kept = new Map();
   return (words, on, bug) => {
     const key = JSON.stringify([words, on, bug]);
     if (!kept.has(key)) {
-      if (kept.size > 3) kept.clear();
+      if (kept.size > most) kept.clear();
       kept.set(key, run(model(), words.map((word) => known.indexOf(word)), on, bug));
     }
     return kept.get(key);

@@ -1,0 +1,85 @@
+// A story before and after layer 1: the lines of one head of layer 1 between its words, and the arcs
+// with which the last word asks in layer 2.
+
+import { drawing } from "./elements.js";
+import { show } from "./text.js";
+
+const [WIDE, HIGH, TOP, BOTTOM] = [400, 412, 40, 380]; // of the drawing, and of its rows of words
+const [BEFORE, FROM, TO, AFTER, FITS, KEY] = [58, 64, 156, 166, 210, 274]; // from left to right
+const SEEN = 0.1; // the least weight that has a line
+
+/** @typedef {{ words: string[], places: number[], back: Matrix, arcs: number[], fits: boolean[],
+ *   names: string[], predicted: string, chance: number, right: boolean, silent: boolean,
+ *   heads: number[], step: number, steps: string[] }} Scene */
+
+/** @type {(x: number, y: number, said: string, kind?: string, anchor?: string) => SVGElement} */
+const text = (x, y, said, kind = "", anchor = "start") =>
+  drawing("text", { x, y, class: kind, "text-anchor": anchor }, said);
+
+// What each step is about: its place in the drawing, and its name there.
+/** @type {(scene: Scene) => SVGElement[]} */
+function regions({ heads, step, steps }) {
+  const boxes = [[FROM - 3, 2, TO + 4], [TO + 6, 2, KEY + 8], [KEY + 10, 2, WIDE - 1], [TO + 6, BOTTOM + 2, WIDE - 1]];
+  const [left, top, right] = boxes[step];
+  const height = top === 2 ? BOTTOM - 2 : HIGH - BOTTOM - 3;
+  const where = [`layer 1, head ${heads[0] + 1}`, "after layer 1", `layer 2, head ${heads[1] + 1}`];
+  const titles = where.flatMap((place, i) => {
+    const middle = (boxes[i][0] + boxes[i][2]) / 2;
+    const kind = `pair-title pair-title-${i + 1}`;
+    return [
+      text(middle, 17, `${i + 1} ${steps[i]}`, `${kind} pair-step`, "middle"),
+      text(middle, 32, place, kind, "middle"),
+    ];
+  });
+  return [
+    drawing("rect", { class: "pair-region", rx: 6, x: left, y: top, width: right - left, height }),
+    ...titles,
+    text(TO - 2, BOTTOM + 21, `${steps.length} ${steps[steps.length - 1]}`, "pair-title pair-step", "end"),
+  ];
+}
+
+/** @type {(scene: Scene) => SVGElement[]} */
+export function parts(scene) {
+  const { words, places, back, arcs, fits, names, predicted, chance, right, silent } = scene;
+  const high = (BOTTOM - TOP) / words.length;
+  const level = (i) => TOP + high * (i + 0.5);
+  const last = words.length - 1;
+  const lines = back.flatMap((line, i) =>
+    line.flatMap((weight, j) => {
+      if (j > i || weight < SEEN) return [];
+      const kind = places.includes(i) ? `pair-back${silent ? " pair-silent" : ""}` : "pair-else";
+      const ends = { x1: FROM, y1: level(j), x2: TO, y2: level(i) };
+      const width = (kind === "pair-else" ? 1.5 : 5) * weight;
+      return [drawing("line", { class: kind, ...ends, "stroke-width": Math.max(1, width).toFixed(2) })];
+    }),
+  );
+  const curves = arcs.flatMap((weight, j) => {
+    if (weight < SEEN) return [];
+    const out = KEY + 6 + 40 + (110 * (last - j)) / last;
+    const d = `M${KEY + 6} ${level(last)}C${out} ${level(last)} ${out} ${level(j)} ${KEY + 6} ${level(j)}`;
+    return [drawing("path", { class: "pair-found", d, "stroke-width": (1 + 5 * weight).toFixed(2) })];
+  });
+  const asks = (i) => (i === last ? "pair-asks" : places.includes(i) ? "pair-key" : "");
+  const columns = words.flatMap((word, i) => [
+    text(BEFORE, level(i) + 5, word, "", "end"),
+    text(AFTER, level(i) + 5, word, asks(i)),
+    drawing("circle", { class: places.includes(i) ? "pair-dot pair-full" : "pair-dot", cx: KEY, cy: level(i), r: places.includes(i) ? 4.5 : 2 }),
+  ]);
+  const tags = places.map((i, k) =>
+    text(FITS, level(i) + 5, fits[k] ? names[k] : `✗ ${names[k]}`, "pair-tag"),
+  );
+  const said = text(AFTER, BOTTOM + 21, `${predicted}  ${show(chance, 2)}  ${right ? "✓" : "✗"}`, "pair-next");
+  return [...regions(scene), ...lines, ...curves, ...columns, ...tags, said];
+}
+
+/** @type {() => { node: SVGElement, draw(scene: Scene, told: string): void }} */
+export function pairDrawing() {
+  const node = drawing("svg", { class: "pair-drawing", viewBox: `0 0 ${WIDE} ${HIGH}`, role: "img" });
+  return {
+    node,
+    draw(scene, told) {
+      node.replaceChildren(...parts(scene));
+      node.setAttribute("aria-label", told);
+    },
+  };
+}

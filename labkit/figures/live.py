@@ -3,6 +3,7 @@
 One Python class and one ES module of the same name a figure; a new one joins ``FIGURES``.
 """
 
+from labkit.figures.all_reduce import AllReduce
 from labkit.figures.attention_by_hand import AttentionByHand
 from labkit.figures.base import MIME, LiveFigure
 from labkit.figures.decoding_cache import DecodingCache
@@ -10,7 +11,7 @@ from labkit.figures.head_viewer import HeadViewer
 from labkit.figures.layer_cost import LayerCost
 from labkit.figures.mask_painter import MaskPainter
 from labkit.figures.output_projection import OutputProjection
-from labkit.figures.ranks import Ranks
+from labkit.figures.ring_attention import RingAttention
 from labkit.figures.saturation import Saturation
 from labkit.figures.self_and_cross import SelfAndCross
 from labkit.figures.small_gpt import SmallGPT
@@ -20,13 +21,14 @@ from labkit.figures.tiles import Tiles
 from labkit.figures.trained_heads import TrainedHeads
 
 FIGURES = (
+    AllReduce,
     AttentionByHand,
     DecodingCache,
     HeadViewer,
     LayerCost,
     MaskPainter,
     OutputProjection,
-    Ranks,
+    RingAttention,
     Saturation,
     SelfAndCross,
     SmallGPT,
@@ -39,6 +41,7 @@ FIGURES = (
 __all__ = [
     "FIGURES",
     "MIME",
+    "AllReduce",
     "AttentionByHand",
     "DecodingCache",
     "HeadViewer",
@@ -46,7 +49,7 @@ __all__ = [
     "LiveFigure",
     "MaskPainter",
     "OutputProjection",
-    "Ranks",
+    "RingAttention",
     "Saturation",
     "SelfAndCross",
     "SmallGPT",

@@ -39,12 +39,12 @@ class RingAttention(LiveFigure):
     title = Unicode("Keys and values go round").tag(sync=True)
     caption = Unicode(
         "Each box is a rank with its own queries, which stay, and the keys and values that it has "
-        "now. In each step these move on to the next rank. In the grid, with the queries' ranks to "
-        "the left and the keys' ranks above, a pair is strongly coloured in the step that computes "
-        "it and carries the number of the rank; earlier pairs are grey, later ones faint, and "
-        "what the causal mask hides stays empty. A bar in a box shows how much of all pairs "
-        "of that rank has been computed. You choose the number of ranks, and whether positions are "
-        "split in a row or in zigzag."
+        "now. In each step these move on to the next rank. In the grid, with the queries' ranks "
+        "to the left and the keys' ranks above, a pair is strongly coloured in the step that "
+        "computes it and carries the number of the rank; earlier pairs are grey, later ones "
+        "faint, and what the causal mask hides stays empty. A bar in a box shows how much of all "
+        "pairs of that rank has been computed; a step takes as long as its busiest rank. You "
+        "choose the number of ranks, and whether positions are split in a row or in zigzag."
     ).tag(sync=True)
     axes = Dict(
         {

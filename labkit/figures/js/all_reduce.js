@@ -1,7 +1,7 @@
 import { choice } from "./controls.js";
 import { COLOURS } from "./drawings.js";
-import { drawing, element, row, spoken } from "./elements.js";
-import { arrow, box, steps, still, travel, word } from "./machines.js";
+import { drawing, element, spoken } from "./elements.js";
+import { arrow, box, controls, steps, still, travel, word } from "./machines.js";
 import { range, sum } from "./mathematics.js";
 import { View } from "./view.js";
 
@@ -157,7 +157,7 @@ function machines() {
     /** @type {(r: number, c: number) => Frame} */
     const frame = (r, c) => [place.left(r) + 4, place.top(c), place.wide - 8, place.high];
     const drawn = (piece, r, c) => pieceOf(piece, frame(r, c), most);
-    const moves = !still && last.world === world && at === last.at + 1;
+    const moves = !still() && last.world === world && at === last.at + 1;
     last = { world, at };
     const told = all[at].map((pieces, r) => {
       const each = pieces.map(({ heads }) => heads.map((head) => head + 1).join(" + "));
@@ -222,7 +222,7 @@ function render({ model, el }) {
   }
 
   view.add(
-    row(choice(view, "world", { label: "Ranks W" }), ...going.nodes),
+    controls(choice(view, "world", { label: "Ranks W" }), ...going.nodes),
     told.node,
     drawn.node,
     element("p", {}, "Under a piece: the heads that are in it. Each bar is one of its numbers."),

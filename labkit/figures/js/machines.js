@@ -1,13 +1,13 @@
 // Machines that send messages: steps back and forth, boxes, arrows, and what moves along them.
 
 import { able, button, counter, player } from "./controls.js";
-import { drawing } from "./elements.js";
+import { drawing, element } from "./elements.js";
 import { sum } from "./mathematics.js";
 
 const STEP = 2000; // when it plays, in milliseconds
 const TRAVEL = 1000; // of a message
 // Who wants less motion gets steps alone.
-export const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
+export const still = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
 
 /** @typedef {[number, number]} Point */
 // Left, top, width and height.
@@ -27,11 +27,11 @@ export function steps(view, { label, now, span }) {
     every: STEP,
   });
   // The page itself keeps the step inside.
-  view.body.addEventListener("input", () => {
+  view.body.addEventListener("change", () => {
     if (view.get("step") !== now()) view.set("step", now());
   });
   return {
-    nodes: [counter(view, "step", { label }), back, next, ...(still ? [] : [play])],
+    nodes: [counter(view, "step", { label }), back, next, ...(still() ? [] : [play])],
     draw() {
       able(back, now() > span()[0]);
       able(next, now() < span()[1]);
@@ -40,6 +40,10 @@ export function steps(view, { label, now, span }) {
     stop,
   };
 }
+
+/** @type {(...nodes: Node[]) => HTMLElement} */
+export const controls = (...nodes) =>
+  element("div", { class: "live-row machines-controls" }, ...nodes);
 
 /** @type {(kind: string, x: number, y: number, width: number, height: number, rx?: number) => SVGElement} */
 export function box(kind, x, y, width, height, rx = 3) {

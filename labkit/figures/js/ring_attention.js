@@ -1,6 +1,6 @@
 import { choice } from "./controls.js";
 import { drawing, element, row, spoken, write } from "./elements.js";
-import { appear, arrow, box, steps, still, travel, word } from "./machines.js";
+import { appear, arrow, box, controls, steps, still, travel, word } from "./machines.js";
 import { range, sum } from "./mathematics.js";
 import { plural, whole } from "./text.js";
 import { View } from "./view.js";
@@ -224,7 +224,7 @@ function pairGrid() {
 /** @type {Render} */
 function render({ model, el }) {
   const view = new View({ model, el }, "take a step");
-  const [told, time] = [spoken(), element("p", { class: "live-two-lines" })];
+  const [told, time] = [spoken(), element("p", { class: "machines-time" })];
   told.node.classList.add("live-two-lines", "live-long");
   const [ring, grid] = [machines(), pairGrid()];
   const now = () => Math.min(view.get("step"), view.get("world"));
@@ -235,14 +235,14 @@ function render({ model, el }) {
     const [world, zigzag] = [view.get("world"), view.get("order") === view.options("order")[1]];
     const found = compute(world, zigzag, now() - 1);
     const { at, has, pairs, shares, slowest, moved } = found;
-    const moves = !still && last === `${world} ${zigzag} ${at - 1}`;
+    const moves = !still() && last === `${world} ${zigzag} ${at - 1}`;
     last = `${world} ${zigzag} ${at}`;
     told.say(tell(found));
     ring.draw(found, moves);
     grid.draw(found, moves);
     const soFar = slowest.slice(0, at + 1);
     const terms = at ? `${soFar.join(" + ")} = ` : "";
-    write(time, `Pairs of the busiest rank, on which the others wait: ${terms}${sum(soFar)} of ${sum(slowest)}.`);
+    write(time, `Busiest rank, step by step: ${terms}${sum(soFar)} of ${sum(slowest)} pairs.`);
     going.draw();
     view.values({
       pairs,
@@ -254,9 +254,9 @@ function render({ model, el }) {
   }
 
   view.add(
-    row(
+    controls(
       choice(view, "world", { label: "Ranks W" }),
-      choice(view, "order", { label: "Positions split" }),
+      choice(view, "order", { label: "Positions" }),
       ...going.nodes,
     ),
     told.node,

@@ -31,7 +31,10 @@ export function steps(view, { label, now, span }) {
     if (view.get("step") !== now()) view.set("step", now());
   });
   return {
-    nodes: [counter(view, "step", { label }), back, next, ...(still() ? [] : [play])],
+    nodes: [
+      counter(view, "step", { label }),
+      element("span", { class: "live-control" }, back, next, ...(still() ? [] : [play])),
+    ],
     draw() {
       able(back, now() > span()[0]);
       able(next, now() < span()[1]);

@@ -43,10 +43,10 @@ from labkit.figures import (
     split_and_merge,
     stage_stories,
 )
-from labkit.figures.ranks import COUNTS, STAGES, small_layer
+from labkit.figures.all_reduce import partial_outputs
 from labkit.figures.stage import BUGS, NO_SOFTMAX, NOT_DIVIDED, SWAPPED, WRONG_AXIS
 from labkit.ledger.nested import flat
-from labkit.models import cross, gpt, parallel, pocket, stories, two_needs
+from labkit.models import cross, gpt, pocket, stories, two_needs
 from labkit.models.encoder import load_encoder
 from labkit.models.times import load_times
 from labkit.softmax import softmax_jacobian
@@ -144,9 +144,9 @@ def test_the_scripts_are_light():
         (live.SharedKeys, "how", "mean", "how must be one of .* got 'mean'"),
         (live.StepTime, "n", 100, r"n must be one of \[64, 128, .* got 100"),
         (live.StepTime, "texts", 2, r"texts must be one of \[1, 4, 16, 64\]; got 2"),
-        (live.Ranks, "world", 5, r"world must be one of \[1, 2, 3, 4, 6, 8\]; got 5"),
-        (live.Ranks, "stage", 1, "stage must be one of .* got 1"),
-        (live.Ranks, "order", "ring", r"order must be one of \['blocks in a row', .* got 'ring'"),
+        (live.AllReduce, "world", 3, r"world must be one of \[1, 2, 4\]; got 3"),
+        (live.RingAttention, "order", "ring", r"order must be one of \['in a row', .* got 'ring'"),
+        (live.RingAttention, "step", 0, "step must be a whole number from 1 to 8; got 0"),
         (live.Tiles, "block_q", 0, r"block_q must be one of \[1, 2, .* got 0"),
         (live.Tiles, "block_k", True, "block_k must be one of .* got True"),
         (live.Tiles, "at", 65, r"at must be one of \[0, 1, 2, .* got 65"),
@@ -673,83 +673,80 @@ def test_a_call_brings_as_many_words_as_drawn_ones():
     assert words.double().mean().item() == pytest.approx(values["words a call"], abs=0.01)
 
 
-def held(weight: torch.Tensor) -> set[int]:
-    return set(weight.flatten().int().tolist())
-
-
-@pytest.mark.parametrize("world", COUNTS)
-def test_ranks_hold_what_shard_gives_them_or_are_refused_as_there(world: int):
-    dealt = 0
-    for h, h_kv in itertools.product(COUNTS, COUNTS):
-        values = live.Ranks(world=world, h=h, h_kv=h_kv, d_model=24).values()
-        try:
-            layer = MultiHeadAttention(24, h, h_kv=h_kv)
-            with torch.no_grad():  # each head's rows say which it is
-                for weight, heads in [(layer.w_q.weight, h), (layer.w_k.weight, h_kv)]:
-                    weight.unflatten(0, (heads, -1)).copy_(torch.arange(heads)[:, None, None])
-            parts = [parallel.shard(layer, rank, world) for rank in range(world)]
-        except ValueError:
-            assert not any(flat(list(values.values())[:7])), (h, h_kv)
-            continue
-        dealt += 1
-        assert values["parameters of a rank"] == [counting.count_parameters(part) for part in parts]
-        for rank, part in enumerate(parts):
-            heads = {i for i, here in enumerate(values["heads of a rank"][rank]) if here}
-            keys = values["heads of keys and values of a rank"][rank]
-            assert heads == held(part.w_q.weight)
-            assert {i for i, here in enumerate(keys) if here} == held(part.w_k.weight)
-    assert dealt
-
-
-@pytest.mark.parametrize(("h", "h_kv"), [(4, 4), (6, 3), (8, 2), (8, 1)])
-def test_what_ranks_compute_adds_up_to_the_layer(h: int, h_kv: int):
-    layer = small_layer(h, h_kv)
-    numbers = torch.from_numpy(saturation.normals(3, 24)).view(2, 1, 3, 4)
-    x, dy = numbers[0].clone().requires_grad_(), numbers[1]
-    out = layer(x)
-    (dx,) = torch.autograd.grad(out, x, dy)
-    for world in (1, h_kv, h):
-        values = live.Ranks(world=world, h=h, h_kv=h_kv).values()
-        sums = torch.tensor(values["sums"], dtype=torch.float64)
-        torch.testing.assert_close(sums, torch.stack([out[0, -1], dx[0, -1]]))
-        if world > 1:
-            assert not torch.isclose(torch.tensor(values["partial dx"][0]), dx[0, -1].float()).any()
+def test_partial_outputs_add_up_to_the_layer_and_none_is_it():
+    (whole,) = partial_outputs(1)
+    for world in (2, 4):
+        parts = partial_outputs(world)
+        torch.testing.assert_close(parts.sum(0), whole)
+        assert not any(torch.allclose(part, whole, atol=0.1) for part in parts)
+        figure = live.AllReduce(world=world)
+        given = torch.tensor(figure.values()["numbers of a rank"])
+        assert (given - parts).abs().max() < 2e-4
+        figure.step = 6
+        for held in torch.tensor(figure.values()["numbers of a rank"]):
+            assert (held - whole).abs().max() < 2e-4
 
 
 def test_the_figure_draws_no_number_of_the_notebooks():
     torch.manual_seed(0)
     before = torch.get_rng_state()
-    live.Ranks().values()
+    live.AllReduce().values()
     assert torch.equal(torch.get_rng_state(), before)
 
 
-@pytest.mark.parametrize("world", COUNTS)
-def test_an_all_reduce_moves_what_a_ring_does(world: int):
-    tensor = torch.empty(4, 24)
-    pieces = tensor.flatten().tensor_split(world)
-    # Twice around, first to add up the pieces, then to hand out the sums: all but one each time.
-    sent = 2 * sum(piece.nbytes for piece in pieces[1:])
-    for stage, reduces in zip(STAGES, [0, 0, 1, 1, 2], strict=True):
-        figure = live.Ranks(world=world, h=world, h_kv=world, d_model=24, n=4, stage=stage)
-        assert figure.values()["bytes, by heads"] == [tensor.nbytes, sent, reduces * sent]
+@pytest.mark.parametrize("world", [2, 4])
+def test_an_all_reduce_sends_what_real_ranks_send(world: int, monkeypatch: pytest.MonkeyPatch):
+    figures = [live.AllReduce(world=world, step=step) for step in range(2 * world - 1)]
+    held = [torch.tensor(one.values()["numbers of a rank"]).double() for one in figures]
+    real = ranks.Rank._pass
+
+    def told(rank: ranks.Rank, t: torch.Tensor, *args: Any, **given: Any) -> torch.Tensor:
+        came = real(rank, t, *args, **given)
+        messages[rank.rank].append((t, came))
+        return came
+
+    monkeypatch.setattr(ranks.Rank, "_pass", told)
+    messages: list[list[tuple[torch.Tensor, torch.Tensor]]] = [[] for _ in range(world)]
+
+    def reduce(rank: ranks.Rank) -> tuple[torch.Tensor, int]:
+        return rank.all_reduce(held[0][rank.rank].float()), rank.sent
+
+    for rank, (total, sent) in enumerate(ranks.run(reduce, world)):
+        torch.testing.assert_close(total, held[-1][rank].float())
+        each, so_far, in_all = figures[-1].values()["bytes a rank sends"]
+        assert (sent, so_far) == (in_all, in_all)
+        assert [t.nbytes for t, _ in messages[rank]] == [each] * (2 * world - 2)
+        for step, (left, came) in enumerate(messages[rank]):
+            before, after = (held[at][rank].float().view(world, -1) for at in (step, step + 1))
+            (changed,) = (before != after).any(1).nonzero().flatten().tolist()
+            expected = before[changed] + came if step < world - 1 else came
+            torch.testing.assert_close(after[changed], expected)
+            assert any(torch.allclose(left, piece) for piece in before)
 
 
-@pytest.mark.parametrize("order", ["blocks in a row", "zigzag"])
-@pytest.mark.parametrize("world", [2, 3, 4])
+def test_after_half_of_the_messages_each_rank_has_one_whole_piece():
+    for step, whole in [(2, 0), (3, 1), (6, 4)]:
+        heads = live.AllReduce(step=step).values()["heads in a piece"]
+        assert [pieces.count(4) for pieces in heads] == [whole] * 4
+
+
+@pytest.mark.parametrize("order", ["in a row", "in zigzag"])
+@pytest.mark.parametrize("world", [2, 4])
 def test_the_ring_is_what_real_ranks_do(world: int, order: str):
-    n, d_model = 24, 48
-    figure = live.Ranks(world=world, order=order, positions=n, d_model=d_model)
-    blocks = torch.arange(n).chunk(len(figure.values()["rank of a block"]))
+    n, d_model = 32, 64
+    figure = live.RingAttention(world=world, order=order)
+    blocks = torch.arange(n).chunk(2 * world if order == "in zigzag" else world)
 
-    def walk(rank: ranks.Rank) -> list[tuple[list[int], list[int], int, int]]:
-        chosen = [rank.rank, -1 - rank.rank] if order == "zigzag" else [rank.rank]
+    def walk(rank: ranks.Rank) -> list[tuple[int, int, int]]:
+        chosen = [rank.rank, -1 - rank.rank] if order == "in zigzag" else [rank.rank]
         own = torch.cat([blocks[i] for i in chosen])
         # A key and a value for each position, that say which it is.
         keys, steps = own.float()[:, None, None].expand(-1, 2, d_model), []
         for _ in range(world):
             at = keys[:, 0, 0].int().tolist()
+            owner = next(i for i, block in enumerate(blocks) if at[0] in block)
             pairs = sum(j <= i for i in own.tolist() for j in at)
-            steps.append((own.tolist(), at, pairs, rank.sent))
+            steps.append((owner, pairs, rank.sent))
             if len(steps) < world:
                 keys = rank.shift(keys)
         return steps
@@ -758,42 +755,27 @@ def test_the_ring_is_what_real_ranks_do(world: int, order: str):
     for step in range(1, world + 1):
         figure.step = step
         values = figure.values()
-        so_far = [[pairs for *_, pairs, _ in steps[:step]] for steps in walked]
-        whole = [sum(pairs for *_, pairs, _ in steps) for steps in walked]
+        assert values["whose keys a rank has"] == [steps[step - 1][0] for steps in walked]
+        by_rank = [[pairs for _, pairs, _ in steps] for steps in walked]
         assert values["pairs of a rank"] == [
-            [pairs[-1], sum(pairs), every] for pairs, every in zip(so_far, whole, strict=True)
+            [pairs[step - 1], sum(pairs[:step]), sum(pairs)] for pairs in by_rank
         ]
-        assert values["largest shares, added up"][0] == sum(map(max, zip(*so_far, strict=True)))
-        assert {steps[step - 1][-1] for steps in walked} == {values["bytes, by positions"][0]}
-        for rank, steps in enumerate(walked):
-            queries, keys, *_ = steps[step - 1]
-            for told, positions in [("rank of a block", queries), ("rank of its keys now", keys)]:
-                mine = [block for block, of in zip(blocks, values[told], strict=True) if of == rank]
-                assert sorted(torch.cat(mine).tolist()) == sorted(positions)
-        assert sum(flat(values["pairs of this step"])) == sum(pairs[-1] for pairs in so_far)
-    assert len(set(values["bytes, by positions"])) == 1
-    assert values["bytes, by positions"][0] * world == 2 * (world - 1) * n * d_model * 4
+        slowest = [max(pairs) for pairs in zip(*by_rank, strict=True)]
+        assert values["pairs of the slowest rank, added up"] == [sum(slowest[:step]), sum(slowest)]
+        (sent,) = {steps[step - 1][2] for steps in walked}
+        assert values["bytes a rank sends"][1] == sent
+    assert values["bytes a rank sends"][1:] == [2 * (world - 1) * n * d_model * 4 // world] * 2
+    assert sum(flat(values["pairs"])) == n * (n + 1) / 2
 
 
 def test_zigzag_shares_causal_pairs_evenly():
     rows, zigzag = (
-        live.Ranks(order=order, step=8).values() for order in ("blocks in a row", "zigzag")
+        live.RingAttention(order=order, step=8).values() for order in ("in a row", "in zigzag")
     )
     assert [so_far for _, so_far, _ in rows["pairs of a rank"]] == [36, 100, 164, 228]
     assert [so_far for _, so_far, _ in zigzag["pairs of a rank"]] == [132] * 4
-    assert rows["largest shares, added up"] == [228, 228]
-    assert zigzag["largest shares, added up"] == [132, 132]
-    everyone = live.Ranks(causal=False, step=3).values()["pairs of a rank"]
-    assert everyone == [[64, 192, 256]] * 4
-
-
-def test_positions_that_ranks_do_not_divide_are_refused():
-    odd = [live.Ranks(world=8, positions=12), live.Ranks(world=8, positions=24, order="zigzag")]
-    for figure in odd:
-        of, of_keys, *numbers = list(figure.values().values())[7:]
-        assert {*of, *of_keys} == {-1}
-        assert not any(flat(numbers))
-    assert live.Ranks(world=8, positions=24).values()["rank of a block"] == list(range(8))
+    assert rows["pairs of the slowest rank, added up"] == [228, 228]
+    assert zigzag["pairs of the slowest rank, added up"] == [132, 132]
 
 
 TILES = "pairs (1 now, 2 done, 3 hidden, 4 skipped)"

@@ -3,6 +3,7 @@
 One Python class and one ES module of the same name a figure; a new one joins ``FIGURES``.
 """
 
+from labkit.figures.all_reduce import AllReduce
 from labkit.figures.attention_by_hand import AttentionByHand
 from labkit.figures.base import MIME, LiveFigure
 from labkit.figures.checked_guesses import CheckedGuesses
@@ -13,7 +14,7 @@ from labkit.figures.induction_heads import InductionHeads
 from labkit.figures.layer_cost import LayerCost
 from labkit.figures.mask_painter import MaskPainter
 from labkit.figures.output_projection import OutputProjection
-from labkit.figures.ranks import Ranks
+from labkit.figures.ring_attention import RingAttention
 from labkit.figures.saturation import Saturation
 from labkit.figures.self_and_cross import SelfAndCross
 from labkit.figures.shared_keys import SharedKeys
@@ -25,6 +26,7 @@ from labkit.figures.tiles import Tiles
 from labkit.figures.trained_heads import TrainedHeads
 
 FIGURES = (
+    AllReduce,
     AttentionByHand,
     CheckedGuesses,
     DecodingCache,
@@ -34,7 +36,7 @@ FIGURES = (
     LayerCost,
     MaskPainter,
     OutputProjection,
-    Ranks,
+    RingAttention,
     Saturation,
     SelfAndCross,
     SharedKeys,
@@ -49,6 +51,7 @@ FIGURES = (
 __all__ = [
     "FIGURES",
     "MIME",
+    "AllReduce",
     "AttentionByHand",
     "CheckedGuesses",
     "DecodingCache",
@@ -59,7 +62,7 @@ __all__ = [
     "LiveFigure",
     "MaskPainter",
     "OutputProjection",
-    "Ranks",
+    "RingAttention",
     "Saturation",
     "SelfAndCross",
     "SharedKeys",

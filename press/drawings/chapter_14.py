@@ -101,30 +101,6 @@ def positions_for_heads() -> Drawing:
     return d
 
 
-def keys_go_round() -> Drawing:
-    """Four ranks in a ring, and which block of keys each of them holds at which step."""
-    d = Drawing(210)
-    corners = ((20, 36), (124, 36), (124, 126), (20, 126))
-    for rank, (x, y) in enumerate(corners):
-        d.box(x, y, 70, 44, shade=0.05)
-        d.text(x + 35, y + 18, f"rank {rank}", size=13, bold=True)
-        d.text(x + 35, y + 35, f"queries {rank}", size=SMALL)
-    d.arrow((92, 58), (122, 58))
-    d.arrow((159, 82), (159, 124))
-    d.arrow((122, 148), (92, 148))
-    d.arrow((55, 124), (55, 82))
-    d.text(107, 100, "keys and", size=SMALL, colour="faint")
-    d.text(107, 116, "values", size=SMALL, colour="faint")
-    d.text(330, 22, "whose keys a rank has", size=13)
-    for i in range(4):
-        d.text(268, 58 + 34 * i + 7, f"rank {i}", anchor="end", size=SMALL)
-        d.text(294 + 34 * i, 196, f"{i + 1}", size=SMALL, colour="faint")
-    d.text(268, 196, "step", anchor="end", size=SMALL, colour="faint")
-    d.grid(277, 44, 4, 4, cell=34, words=lambda i, j: str((i - j) % 4),
-        shade=lambda i, j: RANKS[(i - j) % 4], size=13)  # fmt: skip
-    return d
-
-
 def rows_in_zigzag() -> Drawing:
     """A causal triangle of eight blocks, its rows shared out to four ranks in two ways."""
     d = Drawing(252)
@@ -148,6 +124,5 @@ DRAWINGS = {
     "heads-dealt": heads_dealt,
     "positions-for-heads": positions_for_heads,
     "sequence-parallel": sequence_parallel,
-    "keys-go-round": keys_go_round,
     "rows-in-zigzag": rows_in_zigzag,
 }

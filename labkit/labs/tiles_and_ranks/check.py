@@ -975,7 +975,8 @@ def known_cut(
     """Name the way in which rows were dealt to a rank, as the end of a sentence."""
     came, right_rows = (rows[:, 0].sort().values for rows in (w_qkv, wanted))
     if not near(w_qkv, wanted) and near(came, right_rows):
-        return "; all rows of w_qkv are there, and in another order than queries, keys, values"
+        order = "than queries, keys, values, each head after head"
+        return f"; all rows of w_qkv are there, and in another order {order}"
     return cause(w_qkv, wanted, known_cuts(layer, rank, world))
 
 

@@ -85,6 +85,25 @@ def by_tanh(a, b):
     return [((1 + t) * a.out + (1 - t) * b.out) / 2, lse]
 
 
+def by_lerp(a, b):
+    share = torch.sigmoid(b.lse - a.lse).nan_to_num(0.5)[..., None]
+    return torch.lerp(a.out, b.out, share), torch.logaddexp(a.lse, b.lse)
+
+
+def moved_towards_b(a, b):
+    """Take off the share of b of what lies between, as ring attention is often written."""
+    share = torch.sigmoid(b.lse - a.lse).nan_to_num(0.5)[..., None]
+    return a.out - share * (a.out - b.out), torch.logaddexp(a.lse, b.lse)
+
+
+ONE_SHARE = {
+    "a sigmoid": by_sigmoid,
+    "a hyperbolic tangent": by_tanh,
+    "lerp": by_lerp,
+    "a step towards b": moved_towards_b,
+}
+merge.accept("lerp", by_lerp)
+merge.accept("a step towards b", moved_towards_b)
 merge.accept("where NaN comes, a's 0", nan_is_a)
 merge.accept("a hyperbolic tangent, and a list", by_tanh)
 
@@ -340,6 +359,23 @@ merge.reject("lighter by 8 adds nothing to lse", r"of lse (\S+) and \S+ came \1$
 merge.reject("equal ones are taken for nothing", "and .0, 0, 0. came", changed(
     lambda a, b: tiles.merge(a, b).out.masked_fill((a.lse == b.lse)[..., None], 0.0)
 ))  # fmt: skip
+
+
+def if_all_are_light(gap, early):
+    """Keep one part alone where the other weighs little for every query."""
+
+    def join(a, b):
+        light, heavy = (a, b) if early else (b, a)
+        return heavy if (light.lse < heavy.lse - gap).all() else tiles.merge(a, b)
+
+    return join
+
+
+ALL_LIGHT = [(gap, early) for gap in (2, 5, 8, 12) for early in (True, False)]
+for gap, early in ALL_LIGHT:
+    merge.reject(f"{'a' if early else 'b'} wholly lighter by {gap}", "with the larger lse alone", (
+        if_all_are_light(gap, early)
+    ))  # fmt: skip
 merge.reject("lse first", "came lse, then out", lambda a, b: tiles.merge(a, b)[::-1])
 
 
@@ -377,7 +413,7 @@ def scored(q, k, v, top, left, block_q, block_k, is_causal):
 
 def online(q, k, v, block_q, block_k, is_causal, tile=scored, scale_out=True, scale_sum=True,
            subtract=True, order=1, floor=-1e30, own=False, each=False, divide=True, up=False,
-           hidden=-INF, skip=lambda *_: False):  # fmt: skip
+           hidden=-INF, skip=lambda *_: False, light=INF):  # fmt: skip
     """Keep a largest score, a sum and an output, and scale them down when a larger score comes."""
     n_q, n_k = q.shape[-2], k.shape[-2]
     out = q.new_zeros(*q.shape[:-1], v.shape[-1])
@@ -389,6 +425,8 @@ def online(q, k, v, block_q, block_k, is_causal, tile=scored, scale_out=True, sc
             s, values = tile(q, k, v, top, left, block_q, block_k, is_causal)
             s = s.masked_fill(s == -INF, hidden)
             if is_causal and skip(left, top + n_k - n_q, top + s.shape[2] - 1 + n_k - n_q):
+                continue
+            if (s.amax(dim=-1, keepdim=True) < m - light).all():
                 continue
             new = torch.maximum(m, s.amax(dim=-1, keepdim=True)) if subtract else 0 * m
             e = (s - (s.amax(dim=-1, keepdim=True) if own else new)).exp()
@@ -984,7 +1022,19 @@ def old_let_go(q, k, v, block_q, block_k, is_causal):
     return merging(join=join)(q, k, v, block_q, block_k, is_causal)
 
 
-tiled.reject("the old let go", "where a key weighs little its values are large", old_let_go)
+for gap, early in ALL_LIGHT:
+    tiled.reject(
+        f"wholly lighter by {gap}, {early=}",
+        "12.8 .* hundreds of times as large$",
+        merging(join=if_all_are_light(gap, early)),
+    )
+for gap in (1, 2, 3, 5, 8, 12):
+    tiled.reject(f"scores lower by {gap} are skipped", "12.8 lower, and .* times as large$", with_(
+        light=gap
+    ))  # fmt: skip
+for name, join in ONE_SHARE.items():
+    tiled.accept(f"one share: {name}", merging(join=lambda a, b, join=join: Partial(*join(a, b))))
+tiled.reject("the old let go", "the values of the others are hundreds of times", old_let_go)
 tiled.reject("the first twice", "the first tile counts twice", merging(first="twice"))
 tiled.reject("True and False", "differ.*is hidden, and what may not is seen", merging(turned=True))
 tiled.reject("True and False, and NaN", "NaN, .*is hidden, and what may not is seen", with_mask(
@@ -1189,6 +1239,11 @@ def columns_of_its_keys(layer, rank, world):
 
 
 heads.reject("three equal parts", "was cut in three equal parts", in_thirds)
+heads.reject("in a set's order", r"heads \[8, 6, 7\] as keys", lambda layer, rank, world: dealt(
+    layer, rank, world, read=list({
+        i * layer.h_kv // layer.h for i in range(layer.h) if i * world // layer.h == rank
+    })
+))  # fmt: skip
 heads.reject("columns of its keys", "as its heads of values have rows", columns_of_its_keys)
 heads.reject("ranks from 1", r"rows of heads \[3, 4, 5\] as queries", lambda layer, rank, world: (
     dealt(layer, (rank - 1) % world, world)
@@ -1678,6 +1733,17 @@ ring.reject("lse is not carried on", "stays that of the first", merged(keep=lamb
 ring.reject("the larger lse", "larger of the two that were merged", merged(keep=torch.maximum))
 ring.reject("what came is not used", "shift returns what came", merged(used=False))
 ring.reject("zeros for nothing", "8 to 11.*out is 0 too where", merged(join=without_zeros))
+for gap, early in ALL_LIGHT:
+    ring.reject(
+        f"wholly lighter by {gap}, {early=}",
+        "12.8 .* hundreds of times as large$",
+        merged(join=if_all_are_light(gap, early)),
+    )
+for name, join in ONE_SHARE.items():
+    ring.accept(f"one share: {name}", merged(join=lambda a, b, join=join: Partial(*join(a, b))))
+ring.reject("the other way, by -1", "shift takes one tensor.*with more", lambda rank, q, k, v: (
+    passed_on(rank, q, rank.shift(k, -1), v)
+))  # fmt: skip
 ring.reject("its own twice", "the rank's own block counts twice", merged(twice=True))
 ring.reject("overwritten", "only the block that a rank sees last counts", merged(last=True))
 ring.reject("keys go round first", r"a tensor of shape \(1, 1, 7, 35\)", keys_first_round)

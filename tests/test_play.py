@@ -16,7 +16,13 @@ import torch
 import torch.nn.functional as F
 
 from labkit import counting as reference
-from labkit import merge_heads, scaled_dot_product_attention, split_heads, tiles
+from labkit import (
+    merge_heads,
+    scaled_dot_product_attention,
+    split_heads,
+    tiles,
+    window_mask,
+)
 from labkit.labs import Wrong
 from labkit.labs.bug_zoo import play as bug_zoo
 from labkit.labs.causal_mask import play as causal_mask
@@ -731,9 +737,11 @@ def test_only_a_step_that_runs_can_be_chosen():
         assert decoding.YOURS not in decoding.laboratory(unfit).controls["bug"].options
 
 
-def run_of(capsys: pytest.CaptureFixture, step: object) -> tuple:
-    """Give what lab 8's finale prints with a step, and the figure that it returns."""
-    figure = decoding.write_story(Cache=decoding_answers.Joins, step=step)
+def run_of(
+    capsys: pytest.CaptureFixture, step: object, make: type = decoding_answers.Joins
+) -> tuple:
+    """Give what lab 8's finale prints with a step and a cache, and the figure that it returns."""
+    figure = decoding.write_story(Cache=make, step=step)
     return capsys.readouterr().out, figure
 
 
@@ -743,7 +751,7 @@ def test_a_learners_cache_writes_the_same_story(capsys: pytest.CaptureFixture):
     told, figure = run_of(capsys, decoding_answers.stepped())
     assert told.startswith("the map suits mia lake .\nthe box suits tom hill .\nthe key suits ann")
     assert told.count("the map mia lake has is new .") == 3, "and once more"
-    assert "changes no word: all 400 are" in told
+    assert "changes no word: all 400 are those written without it, and those of labkit's" in told
     assert "Positions read: 84,600 without your cache, 411 with it." in told
     assert "holds 420,864 bytes of 411 positions" in told
     without, kept, held = figure.data
@@ -759,7 +767,40 @@ def test_a_story_tells_of_the_upper_left_corner(
     monkeypatch.setattr(decoding, "LONG", 30)
     told, _ = run_of(capsys, decoding_answers.step_by_flag)
     assert "the key suits suits suits suits" in told
-    assert "changes the text: only the first 3 of 30 words are the same" in told
+    assert max(map(len, told.splitlines())) < 100, "though the text has no full stop"
+    assert "Written with your cache, only the first 3 of 30 words are those of labkit's" in told
+    assert "It is your step" in told
+
+
+def test_a_story_tells_of_a_window_that_both_ways_share(
+    capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(decoding, "LONG", 60)
+    step = decoding_answers.stepped(lambda m, n: window_mask(m, n, 8))
+    told, _ = run_of(capsys, step)
+    assert re.search(r"only the first \d+ of 60 words are those of labkit's own layer", told)
+    assert "It is your step" in told
+
+
+def test_a_story_tells_of_a_cache_that_mixes(
+    capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
+):
+    class MixesValues(decoding_answers.Joins):
+        def append(self, k, v):
+            k, v = super().append(k, v)
+            return k, v.roll(1, dims=2)
+
+    monkeypatch.setattr(decoding, "LONG", 30)
+    told, _ = run_of(capsys, decoding_answers.stepped(), MixesValues)
+    assert "It is your cache: with labkit's in its place" in told
+
+
+def test_a_story_says_that_projections_can_only_be_called(capsys: pytest.CaptureFixture):
+    def step(layer, x, cache):
+        return F.linear(x, layer.w_q.weight)
+
+    with pytest.raises(Wrong, match=r"w_q and w_k rotate here, so they have no weight: call them"):
+        run_of(capsys, step)
 
 
 def test_a_story_that_takes_too_long_ends(

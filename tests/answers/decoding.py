@@ -564,7 +564,7 @@ class CountsBeside:
         return stepped(lambda m, n: lower(m, n, past))(layer, x, cache)
 
 
-step.reject("a count beside the cache", "that were read, which a crop does not", CountsBeside())
+step.reject("a count beside the cache", "one for a longer text, as if nothing", CountsBeside())
 
 
 class RemembersItself:
@@ -581,7 +581,36 @@ class RemembersItself:
 
 
 step.reject(
-    "a memory of its own", "cropped and its texts reordered.*outputs differ", RemembersItself()
+    "a memory of its own", "since its texts were reordered.*outputs differ", RemembersItself()
+)
+
+
+class JoinsBeside:
+    """A step that joins keys and values on the cache, and trusts them while their number fits."""
+
+    def __call__(self, layer, x, cache):
+        q, k, v = heads_of(layer, x)
+        n = cache.n
+        old = (cache.mine if n and cache.mine[0].shape[2] == n else (cache.k, cache.v)) if n else ()
+        mine = [torch.cat(both, dim=2) for both in zip(old, (k, v), strict=True)] if n else [k, v]
+        cache.append(k, v)
+        cache.mine = mine
+        return mixed(layer, q, *mine, causal_mask(q.shape[2], n + q.shape[2]))
+
+
+step.reject("joined beside the cache", "since its texts were reordered.*differ", JoinsBeside())
+
+
+def causal_within(n_seen):
+    return lambda n_q, n_k: causal_mask(n_q, n_k) & window_mask(n_q, n_k, n_seen)
+
+
+TRIANGLE = {n: torch.ones(n, n, dtype=torch.bool).tril() for n in (32, 256)}
+
+for seen in (16, 64, 128, 256):
+    step.reject(f"the last {seen}", r"\(1, 295, 4\).*outputs differ", stepped(causal_within(seen)))
+step.reject(
+    "a triangle of 256", "it runs.*Error", stepped(lambda m, n: TRIANGLE[256][n - m : n, :n])
 )
 step.reject("split by a view", "mixes positions and heads$", step_with(split=view_alone))
 step.reject("joined as it lies", "without moving the axis", step_with(join=join_as_it_lies))
@@ -973,6 +1002,14 @@ def ends_at(end):
     return generate
 
 
+for last in (32, 128):
+    writing.reject(
+        f"the last {last} words",
+        r"1, 150\).*each new word",
+        lambda model, ids, more, c, last=last: torch.cat(
+            [ids[:, :-last], generated(model, ids[:, -last:], more, c)], dim=1
+        ),
+    )
 for end in (2, 9):
     writing.reject(f"{end} ends a text", "each new word is the one with the largest", ends_at(end))
 
@@ -1284,6 +1321,24 @@ def held_in(pack, unpack):
     return slide
 
 
+class CountsTheRead:
+    """Count the positions of the text, and forget that there are two."""
+
+    def __call__(self, layer, x, kept, w):
+        if kept is None:
+            self.n = 0
+        else:
+            kept = [one[:, :, -min(self.n, w) :] for one in kept]
+        self.n += x.shape[1]
+        return slid(layer, x, kept, w)
+
+
+window.reject("a count beside what is kept", "outputs differ", CountsTheRead())
+window.reject(
+    "a triangle of 256",
+    "it runs.*Error",
+    masked(lambda m, n, w: TRIANGLE[256][n - m : n, :n] & window_mask(m, n, w)),
+)
 ANOTHER = "another text, of the call before, is heard: something is kept beside what is returned$"
 window.reject("on the layer", f"kept = None.*{ANOTHER}", OnTheLayer(anew=False))
 window.reject("on the layer, anew", f"after 5 positions.*{ANOTHER}", OnTheLayer(anew=True))
@@ -1292,7 +1347,6 @@ window.reject(
     "below zero", "the slice from 5 − 9 on is kept, which counts from the end$", from_below_zero
 )
 FORMS = {
-    "a function": (lambda new: lambda: new, lambda kept: kept()),
     "numpy": (
         lambda new: [one.detach().numpy() for one in new],
         lambda kept: [torch.from_numpy(one) for one in kept],
@@ -1510,6 +1564,16 @@ padding.reject(
 padding.reject("clamped places", "padding", padded_with(may=by_clamped_places))
 
 
+padding.reject(
+    "a triangle of 32",
+    "it runs.*Error",
+    padded_with(
+        may=lambda real, m: (
+            TRIANGLE[32][real.shape[1] - m : real.shape[1], : real.shape[1]] & real[:, None, None]
+        )
+    ),
+)
+
 # Guesses
 guesses_ = Exercise(decoding.accept)
 
@@ -1569,6 +1633,13 @@ def not_cropped(model, caches, last, guesses):
     own = model(torch.cat([last, guesses], dim=1), caches=caches).argmax(dim=-1)
     a = int((own[:, :-1] == guesses).long().cumprod(dim=1).sum())
     return own[:, : a + 1]
+
+
+def cropped_where_all_stand(model, caches, last, guesses):
+    past, out = caches[0].n, not_cropped(model, caches, last, guesses)
+    for cache in caches:
+        cache.crop(past + min(out.shape[1], guesses.shape[1]))
+    return out
 
 
 def first_cache_alone(model, caches, last, guesses):
@@ -1654,6 +1725,11 @@ guesses_.reject(
 )
 guesses_.reject("not cut", "afterwards each cache holds.*it is not cropped$", not_cropped)
 guesses_.reject("one too few", "holds 2; last, which was read", cropped_by(-1))
+guesses_.reject(
+    "the last guess is cut off where all stand",
+    r"each cache holds (\d+).*, and (\d) of the guesses.*cache 0 of 2 holds \d+$",
+    cropped_where_all_stand,
+)
 guesses_.reject("one left in", "afterwards each cache holds", cropped_by(1))
 guesses_.reject("the first cache alone", "cache 1 of 2 holds", first_cache_alone)
 guesses_.reject("without the last word", "called once.*called with 2$", without_last)
@@ -1716,7 +1792,7 @@ guesses_.reject(
 guesses_.reject("among the best two", "the model's second choice$", judged_by(among_the_best(2)))
 guesses_.reject(
     "all or nothing",
-    "those before it are thrown away as well$",
+    r"came \[\[15\]\]; once a guess differs, those before it are thrown away as well$",
     judged_by(lambda logits, own, guesses: len(guesses) * (own[:-1] == guesses)),
 )
 guesses_.reject(
@@ -1938,6 +2014,19 @@ sharing.reject(
 sharing.reject("PyTorch's causal flag", "upper left corner", upper_left_flag)
 sharing.reject("no mask", "later positions", lambda q, k, v: repeated(q, k, v, may=every(q, k)))
 sharing.reject("the first head for all", "read the first head", first_head)
+sharing.reject(
+    "a triangle of 32",
+    "it runs.*Error",
+    lambda q, k, v: repeated(
+        q, k, v, may=TRIANGLE[32][k.shape[2] - q.shape[2] : k.shape[2], : k.shape[2]]
+    ),
+)
+for seen in (16, 256):
+    sharing.reject(
+        f"the last {seen}",
+        "outputs differ",
+        lambda q, k, v, seen=seen: repeated(q, k, v, may=window_mask(q.shape[2], k.shape[2], seen)),
+    )
 sharing.reject("the mean", "outputs differ", mean_head)
 sharing.reject("one head a group", "it has the shape", one_per_group)
 sharing.reject("not scaled", "not 1/√d_k but 1$", lambda q, k, v: repeated(q, k, v, scale=1.0))
@@ -2030,7 +2119,9 @@ def played(script, **sizes):
 
 
 @torch.no_grad()
-def by_script(make, script=ALL, two=True, spoil=True, within=2e-4, look=look_at_all, **sizes):
+def by_script(
+    make, script=ALL, two=True, spoil=True, again=True, within=2e-4, look=look_at_all, **sizes
+):
     """Do what a script says, and compare with whole texts; another decoder is used meanwhile."""
     layer, parts = played(script, **sizes)
     decoder, came = make(layer), []
@@ -2051,7 +2142,7 @@ def by_script(make, script=ALL, two=True, spoil=True, within=2e-4, look=look_at_
             decoder.reorder(torch.tensor(much))
         else:
             decoder.clear()
-    return all(torch.equal(out, then) for out, then in came)
+    return not again or all(torch.equal(out, then) for out, then in came)
 
 
 def against_labkits(make):
@@ -2095,6 +2186,7 @@ def twice_by_script(make):
 decoders.accept("a script", by_script)
 decoders.accept("labkit's cache beside it", against_labkits)
 decoders.accept("two scripts", twice_by_script)
+decoders.accept("no size twice in a row", lambda make: by_script(make, (*READS[:3], *ALL[4:])))
 
 
 def with_(**changes):
@@ -2126,6 +2218,7 @@ decoders.reject("two texts swap", "the inverse", with_(script=(*READS, *CUT, *CU
 decoders.reject("own keys for each head", "where several heads share", with_(h_kv=4))
 decoders.reject("no clear", "after clear", with_(script=(*READS, *CUT, *CUT_TO_0, *ORDERS)))
 decoders.reject("x is left alone", "the caller writes into x", with_(spoil=False))
+decoders.reject("no look back", "another block of its size", with_(again=False))
 decoders.reject("one decoder", "of two decoders", with_(two=False))
 decoders.reject("exact", FALSE_ALARM, with_(within=0.0))
 

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from functools import cache as remembered
 from functools import partial
+from textwrap import shorten
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -185,6 +186,7 @@ BEGINNING = "the map suits mia lake . the box suits tom hill ."
 LONG = 400  # words that are written
 WITHIN = 20.0  # seconds, after which no more words are begun
 SENTENCES = 6  # that are printed
+WIDTH = 80  # characters of one, which a bug may make as long as the story
 GROUP = 10  # words of which the figure shows the median
 
 
@@ -215,24 +217,28 @@ class Rotating(SimpleNamespace):
     def __init__(self, layer: MultiHeadAttention, start: int) -> None:
         super().__init__(h=layer.h, d_k=layer.d_k, d_v=layer.d_v, d_model=layer.d_model)
         self.w_v, self.w_o = layer.w_v, layer.w_o
-        self.w_q, self.w_k = (rotated(part, layer, start) for part in (layer.w_q, layer.w_k))
+        self.w_q, self.w_k = (Rotated(part, layer, start) for part in (layer.w_q, layer.w_k))
 
     def __str__(self) -> str:
         return "a layer of the story GPT"
 
 
-def rotated(part: Projection, layer: MultiHeadAttention, start: int) -> Callable[[Tensor], Tensor]:
+class Rotated:
     """Project, and rotate each head by its position; positions go on from call to call."""
-    assert layer.rotary_base is not None
-    base = layer.rotary_base
 
-    def project(x: Tensor) -> Tensor:
-        nonlocal start
-        heads = rotate(split_heads(part(x), layer.h), base, start)
-        start += x.shape[-2]
+    def __init__(self, part: Projection, layer: MultiHeadAttention, start: int) -> None:
+        self.part, self.layer, self.start = part, layer, start
+
+    def __call__(self, x: Tensor) -> Tensor:
+        assert self.layer.rotary_base is not None
+        heads = split_heads(self.part(x), self.layer.h)
+        heads = rotate(heads, self.layer.rotary_base, self.start)
+        self.start += x.shape[-2]
         return merge_heads(heads)
 
-    return project
+    def __getattr__(self, name: str) -> Any:
+        told = f"w_q and w_k rotate here, so they have no {name}: call them, as in layer.w_q(x)"
+        raise AttributeError(told)
 
 
 class ByHand(nn.Module):
@@ -281,9 +287,32 @@ def write_by_hand(model: gpt.GPT, hands: list[ByHand], keeps: bool) -> Run:
     return run
 
 
+@torch.no_grad()
+def write_by_labkit(words: int) -> Tensor:
+    """Write greedily with labkit's own layers and caches: a text, (1, n)."""
+    model = gpt.load_gpt()
+    text = new = encode(BEGINNING)[None]
+    caches = model.caches()
+    for _ in range(words):
+        new = model(new, caches=caches)[:, -1:].argmax(dim=-1)
+        text = torch.cat([text, new], dim=1)
+    return text
+
+
+def alike(words: int, ids: Tensor, others: Tensor) -> int:
+    """Count the new words of two texts, of so many, up to the first that differs."""
+    n = encode(BEGINNING).numel()
+    same = ids[0, n : n + words] == others[0, n : n + words]
+    return int(same.long().cumprod(dim=0).sum())
+
+
 @finale
 def write_story(Cache: Answer, step: Answer) -> Any:
-    """Write a story with the learner's cache and without, and draw what each word took."""
+    """Write a story with the learner's cache and without, and draw what each word took.
+
+    If it is not what labkit writes, write it once more with the learner's step and labkit's cache,
+    to tell which of the two it is.
+    """
     model = gpt.load_gpt()
     first = model.stack()[0].attention
     with torch.no_grad():  # with care, before the thousands of calls that go without
@@ -295,18 +324,36 @@ def write_story(Cache: Answer, step: Answer) -> Any:
         hands.append(ByHand(block.attention, step.function, Cache.function))
         block.attention = hands[-1]  # type: ignore[assignment]
     with one_thread():
-        kept, again = (write_by_hand(model, hands, keeps) for keeps in (True, False))
-    print(" .\n".join(decode(kept.ids[0]).split(" . ")[:SENTENCES]), ". ...")
-    words = min(len(run.seconds) for run in (kept, again))
+        runs = {keeps: write_by_hand(model, hands, keeps) for keeps in (True, False)}
+        kept, again = runs[True], runs[False]
+        words = min(len(run.seconds) for run in runs.values())
+        due = write_by_labkit(words)
+        same = {keeps: alike(words, run.ids, due) for keeps, run in runs.items()}
+        keeps = same[True] < words  # how it is written once more
+        if min(same.values()) < words:
+            for hand in hands:
+                hand.make = KVCache
+            other = write_by_hand(model, hands, keeps)
+    sentences = decode(kept.ids[0]).split(" . ")[:SENTENCES]
+    print(" .\n".join(shorten(one, WIDTH, placeholder=" ...") for one in sentences), ". ...")
     if words < LONG:
         print(f"After {WITHIN:g} seconds no more words were begun.")
-    n = encode(BEGINNING).numel() + words
-    same = words - n + int((kept.ids[0, :n] == again.ids[0, :n]).long().cumprod(dim=0).sum())
-    print(
-        f"Your cache changes no word: all {words} are those written without it."
-        if same == words
-        else f"Your cache changes the text: only the first {same} of {words} words are the same."
-    )
+    if min(same.values()) == words:
+        told = f"Your cache changes no word: all {words} are those written without it"
+        print(f"{told}, and those of labkit's own layer.")
+    else:
+        how = "with" if keeps else "without"
+        print(
+            f"Written {how} your cache, only the first {same[keeps]} of {words} words are those "
+            "of labkit's own layer."
+        )
+        words = min(words, len(other.seconds))
+        differs = alike(words, other.ids, due) < words
+        print(
+            "It is your step: with labkit's cache in the place of yours, words differ as well."
+            if differs
+            else "It is your cache: with labkit's in its place, your step writes the right words."
+        )
     print(f"Positions read: {again.read:,} without your cache, {kept.read:,} with it.")
     print(f"At the end it holds {kept.held[-1]:,} bytes of {kept.ids.shape[1] - 1} positions.")
     return curves(kept, again)

@@ -44,7 +44,7 @@ from tests.browser.looking import (
 FIGURES = {figure.name: figure for figure in live.FIGURES}
 # Different settings, and turns of the controls to reach them.
 SETTINGS, TRIES = (12, 60) if EVERYTHING else (1, 20)
-FEWER = {"all_reduce": 4}  # it has eleven states
+FEWER = {"all_reduce": 4, "shared_keys": 5}  # they have eleven states, and nine
 CHANGES_A_SETTING = 6
 # What moves a slider, and chooses from a list.
 KEYS = ("Home", "End", "PageUp", "PageDown", "ArrowUp", "ArrowDown")

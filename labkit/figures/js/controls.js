@@ -123,7 +123,7 @@ export function beside(names, nodes) {
   }
   show(0);
   const all = row(...nodes);
-  all.classList.add("live-beside");
+  all.classList.add("live-turns");
   const group = { class: "live-row live-which", role: "group", "aria-label": "Shown below" };
   return [element("div", group, ...buttons), all];
 }

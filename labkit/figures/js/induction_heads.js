@@ -202,11 +202,14 @@ function stories(view) {
 /** @type {Render} */
 function render({ model, el }) {
   const view = new View({ model, el }, "follow the steps, switch a head off");
-  const lent = loan(view, () => draw());
+  const lent = loan(view, (hadFocus) => {
+    if (hadFocus) below.focus();
+    draw();
+  });
   const found = outcomes(view, lent.model);
   const [scene, side, told] = [pairDrawing(), panels(view), spoken()];
   const step = element("data", { hidden: "", "data-trait": "step" });
-  const below = element("p", { class: "pair-loaded" }, lent.loader);
+  const below = element("p", { class: "pair-loaded", role: "status", tabindex: "-1" }, lent.loader);
   told.node.classList.add("pair-told");
 
   function draw() {

@@ -136,7 +136,14 @@ function controls(view, given, text) {
 /** @type {(view: View) => void} */
 export function stories(view) {
   const given = view.get("given").stories;
-  const lent = loan(view, () => draw(), given);
+  const lent = loan(
+    view,
+    (hadFocus) => {
+      if (hadFocus) text.box.focus();
+      draw();
+    },
+    given,
+  );
   const found = outcomes(view, given, lent.model);
   const text = storyBox(view, given, []);
   const scene = tale((place) => view.set("asking", place));

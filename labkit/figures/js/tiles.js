@@ -217,7 +217,7 @@ function steps(view) {
 // What the colours and signs of the drawing say.
 function legend() {
   const items = [
-    ["now", "in the tile, darker where exp(s − m) is larger"],
+    ["now", "in the tile, stronger where exp(s − m) is larger"],
     ["done", "done, its score is gone", "·"],
     ["hidden", "hidden", "×"],
     ["skipped", "skipped"],

@@ -134,6 +134,10 @@ def test_a_table_is_text_in_columns_and_rows_in_a_page():
     captioned = tables.Table(("a",), ("b",), caption="c < d")
     assert repr(captioned) == "c < d\na\nb"
     assert "<table><caption>c &lt; d</caption><thead>" in captioned._repr_html_()
+    symbols = tables.Table(("without W_O", "in `code`"), ("-0.5 to -1e-3", "x-3"))._repr_html_()
+    assert "without <i>W</i><sub>O</sub></th>" in symbols
+    assert "<code>code</code></th>" in symbols
+    assert "−0.5 to −1e-3</th><td>x-3</td>" in symbols
 
 
 def test_a_matrix_has_brackets_and_as_many_decimals_as_it_needs():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from html import escape
 
@@ -39,7 +40,7 @@ class Table:
 
     def _repr_html_(self) -> str:
         head, *rows = self.rows
-        names = "".join(f'<th scope="col">{escape(entry)}</th>' for entry in head)
+        names = "".join(f'<th scope="col">{typeset(entry)}</th>' for entry in head)
         body = "".join(map(row_html, rows))
         head_html = f"<thead><tr>{names}</tr></thead>"
         return f"<table>{caption_html(self.caption)}{head_html}<tbody>{body}</tbody></table>"
@@ -87,12 +88,11 @@ class Matrix:
         return in_columns(rows if self.names else [row[1:] for row in rows], self.caption)
 
     def _repr_html_(self) -> str:
-        numbers = [[x.replace("-", "−") for x in row] for row in self.numbers]
         if self.names:
-            rows = zip(self.names, numbers, strict=True)
+            rows = zip(self.names, self.numbers, strict=True)
             body = "".join(row_html([name, *row]) for name, row in rows)
         else:
-            body = "".join(f"<tr>{cells_html(row)}</tr>" for row in numbers)
+            body = "".join(f"<tr>{cells_html(row)}</tr>" for row in self.numbers)
         caption = caption_html(self.caption)
         return f'<table class="matrix">{caption}<tbody>{body}</tbody></table>'
 
@@ -107,13 +107,20 @@ def in_columns(rows: Sequence[Sequence[str]], caption: str) -> str:
 
 
 def caption_html(caption: str) -> str:
-    return f"<caption>{escape(caption)}</caption>" if caption else ""
+    return f"<caption>{typeset(caption)}</caption>" if caption else ""
+
+
+def typeset(text: str) -> str:
+    """Set code between backticks, matrices such as W_O as symbols, and minus signs as such."""
+    text = re.sub(r"`(.+?)`", r"<code>\1</code>", escape(text))
+    text = re.sub(r"(?<![\w.,)\]])-(?=\d|inf\b)", "−", text)
+    return re.sub(r"\b([A-Z])_([A-Z])\b", r"<i>\1</i><sub>\2</sub>", text)
 
 
 def row_html(row: Sequence[str]) -> str:
     first, *others = row
-    return f'<tr><th scope="row">{escape(first)}</th>{cells_html(others)}</tr>'
+    return f'<tr><th scope="row">{typeset(first)}</th>{cells_html(others)}</tr>'
 
 
 def cells_html(row: Sequence[str]) -> str:
-    return "".join(f"<td>{escape(entry)}</td>" for entry in row)
+    return "".join(f"<td>{typeset(entry)}</td>" for entry in row)

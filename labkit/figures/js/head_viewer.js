@@ -188,12 +188,13 @@ function render({ model, el }) {
     const [from, to] = [tokens[query], tokens[key]];
     const line = chosen.weights[query];
     const best = line.indexOf(Math.max(...line));
+    const most = `most, ${show(line[best], 2)}, to “${tokens[best]}”`;
+    const more = best === key ? "no other token gets more" : most;
     const place = `Head (${chosen.layer}, ${chosen.head})`;
     large.draw(sentence, tokens, { weights: chosen.weights, label: place, query, key });
     told.say(
       `${place} has ${show(chosen.measure, 2)}, place ${ranked.indexOf(chosen) + 1} of ` +
-        `${heads.length}. From “${from}” it gives ${show(line[key], 2)} to “${to}”, ` +
-        `and most, ${show(line[best], 2)}, to “${tokens[best]}”.`,
+        `${heads.length}. From “${from}” it gives ${show(line[key], 2)} to “${to}”, and ${more}.`,
     );
     view.values({
       weights: chosen.weights,

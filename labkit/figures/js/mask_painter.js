@@ -103,6 +103,7 @@ function render({ model, el }) {
   const mask = paintable(view, "mask", { label: "Mask", axes: ["query", "key"] });
   const [scoresTable, weightsTable] = [coloured(), coloured()];
   const told = spoken();
+  told.node.classList.add("live-two-lines", "live-long");
   const positions = numbered(model.get("mask").length);
   const repaint = (flag) => () =>
     view.set("mask", view.get("mask").map((line, i) => line.map((old, j) => flag(i, j, old))));

@@ -49,6 +49,14 @@ CHANGE_THEME = """async theme => {
   return same().map(figure => figure.textContent.slice(-80));
 }"""
 
+# The theme looks which code scrolls some time after a window has changed its size; axe judges then.
+TAB_STOPS = """async () => {
+  const late = () => [...document.querySelectorAll("pre")].some(
+    pre => pre.tabIndex < 0 && pre.scrollWidth > pre.clientWidth);
+  const end = performance.now() + 3_000;
+  while (late() && performance.now() < end) await new Promise(requestAnimationFrame);
+}"""
+
 # Colours look alike where text, size and what lies behind are alike: axe judges some of each kind.
 MARK_SAMPLES = """() => {
   const grounds = new Map([[null, ""]]);

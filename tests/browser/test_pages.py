@@ -31,6 +31,7 @@ from tests.browser.looking import (
     EVERYTHING,
     OPEN_FOLDS,
     PHONE,
+    TAB_STOPS,
     TAKES_LONG,
     WIDE,
     WIDTHS,
@@ -207,6 +208,7 @@ def test_page(name: str, page: Page, site: str):
         "has a figure that keeps its colours": page.evaluate(CHANGE_THEME, "dark"),
     }
     set_theme(page, "light")
+    page.evaluate(TAB_STOPS)
     if judged:
         wrong["is not for everyone"] = serious(page, thin=True)
     set_theme(page, "dark")

@@ -1,7 +1,7 @@
 import { choice } from "./controls.js";
 import { COLOURS } from "./drawings.js";
-import { drawing, element, spoken } from "./elements.js";
-import { arrow, box, controls, steps, still, travel, word } from "./machines.js";
+import { drawing, element, spoken, still } from "./elements.js";
+import { arrow, box, controls, steps, travel, word } from "./machines.js";
 import { range, sum } from "./mathematics.js";
 import { View } from "./view.js";
 

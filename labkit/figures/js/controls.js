@@ -1,6 +1,6 @@
 // Controls that set a trait. Each is marked with it, for those who drive the page from outside.
 
-import { element, phrase, row, unique, write } from "./elements.js";
+import { element, phrase, row, still, unique, write } from "./elements.js";
 
 /** @type {Control} */
 export function slider(view, trait, { label }) {
@@ -94,23 +94,34 @@ export function counter(view, trait, { label }) {
   return element("span", { class: "live-control" }, phrase(label), shown);
 }
 
-// A button that goes on by itself until it is pressed again or told to stop.
-/** @type {(play: { next: HTMLButtonElement, begin: () => void, go: () => void, every: number }) =>
- *   { play: HTMLButtonElement, stop: () => void }} */
-export function player({ next, begin, go, every }) {
+// Buttons that go to the step before, to the next, and on by itself until pressed again or at the
+// last. Who wants less motion gets steps alone.
+/** @type {(steps: { go: (by: number) => void, begin: () => void, every: number, next?: string }) =>
+ *   { nodes: HTMLElement[], draw: (before: boolean, after: boolean) => void, stop: () => void }} */
+export function stepper({ go, begin, every, next = "Next step" }) {
   let timer = 0;
   function stop() {
     clearInterval(timer);
     timer = 0;
     write(play, "Play");
   }
+  const [back, forth] = [button("Step back", () => go(-1)), button(next, () => go(1))];
   const play = button("Play", () => {
     if (timer) return stop();
-    if (!isAble(next)) begin();
-    timer = setInterval(go, every);
+    if (!isAble(forth)) begin();
+    timer = setInterval(() => go(1), every);
     write(play, "Pause");
   });
-  return { play, stop };
+  return {
+    nodes: [back, forth, ...(still() ? [] : [play])],
+    // Whether there are steps before and after.
+    draw(before, after) {
+      able(back, before);
+      able(forth, after);
+      if (!after) stop();
+    },
+    stop,
+  };
 }
 
 // What stands side by side, to compare; on a phone buttons show one of them in the same place.

@@ -1,4 +1,4 @@
-import { able, button, choice, counter, player, toggle } from "./controls.js";
+import { choice, counter, stepper, toggle } from "./controls.js";
 import { AGAIN, EARLIER, HIDDEN, NEW, pair, place, walk } from "./decoding_walk.js";
 import { drawing, element, row, spoken, write } from "./elements.js";
 import { range, sum } from "./mathematics.js";
@@ -155,21 +155,9 @@ function going(view) {
     const { steps, now } = read(view);
     view.set("at", steps[now + by].end);
   }
-  const [back, next] = [button("Step back", () => go(-1)), button("Next step", () => go(1))];
   const begin = () => view.set("at", read(view).steps[0].end);
-  const { play, stop } = player({ next, begin, go: () => go(1), every: PAUSE });
-  // Who wants less motion gets steps alone.
-  const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
-  return {
-    nodes: [back, next, ...(still ? [] : [play])],
-    stop,
-    draw({ steps, now }) {
-      const more = now < steps.length - 1;
-      able(back, now > 0);
-      able(next, more);
-      if (!more) stop();
-    },
-  };
+  const { nodes, draw, stop } = stepper({ go, begin, every: PAUSE });
+  return { nodes, stop, draw: ({ steps, now }) => draw(now > 0, now < steps.length - 1) };
 }
 
 /** @type {Render} */

@@ -1,5 +1,8 @@
 // Elements of the page, and of a drawing in it.
 
+// Whether less motion is wanted.
+export const still = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
+
 // Text goes in as text: nothing from a figure's state is read as HTML.
 /** @type {Make} */
 export function element(tag, attributes = {}, ...children) {

@@ -1,13 +1,11 @@
 // Machines that send messages: steps back and forth, boxes, arrows, and what moves along them.
 
-import { able, button, counter, player } from "./controls.js";
+import { counter, stepper } from "./controls.js";
 import { drawing, element } from "./elements.js";
 import { sum } from "./mathematics.js";
 
 const STEP = 2000; // when it plays, in milliseconds
 const TRAVEL = 1000; // of a message
-// Who wants less motion gets steps alone.
-export const still = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
 
 /** @typedef {[number, number]} Point */
 // Left, top, width and height.
@@ -18,12 +16,9 @@ export const still = () => matchMedia("(prefers-reduced-motion: reduce)").matche
 /** @type {(view: View, given: { label: string, now(): number, span(): number[] }) =>
  *   { nodes: HTMLElement[], draw(): void, stop(): void }} */
 export function steps(view, { label, now, span }) {
-  const go = (by) => view.set("step", now() + by);
-  const [back, next] = [button("Step back", () => go(-1)), button("Next step", () => go(1))];
-  const { play, stop } = player({
-    next,
+  const { nodes, draw, stop } = stepper({
+    go: (by) => view.set("step", now() + by),
     begin: () => view.set("step", span()[0]),
-    go: () => go(1),
     every: STEP,
   });
   // The page itself keeps the step inside.
@@ -33,13 +28,9 @@ export function steps(view, { label, now, span }) {
   return {
     nodes: [
       counter(view, "step", { label }),
-      element("span", { class: "live-control" }, back, next, ...(still() ? [] : [play])),
+      element("span", { class: "live-control" }, ...nodes),
     ],
-    draw() {
-      able(back, now() > span()[0]);
-      able(next, now() < span()[1]);
-      if (now() >= span()[1]) stop();
-    },
+    draw: () => draw(now() > span()[0], now() < span()[1]),
     stop,
   };
 }

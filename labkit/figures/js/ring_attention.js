@@ -1,6 +1,6 @@
 import { choice } from "./controls.js";
-import { drawing, element, row, spoken, write } from "./elements.js";
-import { appear, arrow, box, controls, steps, still, travel, word } from "./machines.js";
+import { drawing, element, row, spoken, still, write } from "./elements.js";
+import { appear, arrow, box, controls, steps, travel, word } from "./machines.js";
 import { range, sum } from "./mathematics.js";
 import { plural, whole } from "./text.js";
 import { View } from "./view.js";

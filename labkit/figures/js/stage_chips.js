@@ -1,7 +1,7 @@
 // The sentence as chips, arcs from the word that asks over all of them, and below each word its
 // numbers: a row for each quantity, which the steps fill one after the other.
 
-import { drawing, element, write } from "./elements.js";
+import { drawing, element, still, write } from "./elements.js";
 import { sum } from "./mathematics.js";
 import { isAnswered } from "./stage_model.js";
 import { share } from "./stage_words.js";
@@ -18,8 +18,6 @@ const ROWS = [
 ];
 const LONG = 420; // of a flight, in milliseconds
 const ASKED = 2; // the first step after the overview that has arcs
-
-export const still = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
 
 // Let an element come from where another one is.
 /** @type {(node: Element, from: Element | undefined) => void} */

@@ -1,6 +1,6 @@
-import { able, button, player, slider, toggle } from "./controls.js";
+import { slider, stepper, toggle } from "./controls.js";
 import { shade } from "./drawings.js";
-import { element, fold, row, spoken, unique, write } from "./elements.js";
+import { element, fold, row, spoken, still, unique, write } from "./elements.js";
 import { matmul, range, softmax, sum, transpose } from "./mathematics.js";
 import { coloured } from "./tables.js";
 import { numbered, short, show } from "./text.js";
@@ -10,9 +10,6 @@ import { View } from "./view.js";
 
 const PAUSE = STEP + 900; // between two tiles, in milliseconds
 const CLOSE = 1e-12; // what rounding may leave between two ways to add the same numbers
-
-// Who wants less motion gets steps alone.
-const still = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
 
 // ---------------------------------------------------------------- what is shown
 
@@ -181,13 +178,11 @@ function traffic() {
 
 // Where to go: by one tile, on by itself, or to any.
 function steps(view) {
-  const go = (by) => view.set("at", read(view).at + by);
-  const [back, next] = [button("Step back", () => go(-1)), button("Next tile", () => go(1))];
-  const { play, stop } = player({
-    next,
+  const going = stepper({
+    go: (by) => view.set("at", read(view).at + by),
     begin: () => view.set("at", 0),
-    go: () => go(1),
     every: PAUSE,
+    next: "Next tile",
   });
   const id = unique();
   const scrubber = element("input", {
@@ -200,16 +195,14 @@ function steps(view) {
   const shown = element("output", { for: id, class: "tiling-at" });
   const control = element("div", { class: "live-control" }, element("label", { for: id }, "Tile"), scrubber, shown);
   return {
-    nodes: [back, next, ...(still() ? [] : [play]), control],
-    stop,
+    nodes: [...going.nodes, control],
+    stop: going.stop,
     draw({ at, tiles }) {
       scrubber.max = String(tiles.length);
       scrubber.value = String(at);
       scrubber.setAttribute("aria-valuetext", String(at));
       write(shown, `${at} of ${tiles.length}`);
-      able(back, at > 0);
-      able(next, at < tiles.length);
-      if (at === tiles.length) stop();
+      going.draw(at > 0, at < tiles.length);
     },
   };
 }

@@ -117,14 +117,17 @@ SET_TRAITS = """(figure, target) => {
   for (const [trait, value] of Object.entries(target)) python.set(trait, value);
 }"""
 
-# In every frame, how far below the figure's top the page goes on.
+# In every frame that has a face of its own for text, be it the one that stands in until the
+# book's comes, how far below the figure's top the page goes on.
 WATCH_WHAT_FOLLOWS = """window.distances = new Set();
 (function look() {
+  const faces = [...document.fonts].filter(face => face.status === "loaded");
+  const has = weight => faces.some(face => /Sans/.test(face.family) && face.weight === weight);
   const figure = document.querySelector("figure.live-figure");
   const cell = figure?.closest(".cell") ?? figure?.parentElement;
   const next = cell?.nextElementSibling ?? cell?.closest("section")?.nextElementSibling;
   const top = element => element.getBoundingClientRect().top;
-  if (next) distances.add(Math.round(top(next) - top(figure)));
+  if (next && has("400") && has("600 700")) distances.add(Math.round(top(next) - top(figure)));
   requestAnimationFrame(look);
 })();"""
 

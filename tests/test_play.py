@@ -752,7 +752,7 @@ def test_a_learners_cache_writes_the_same_story(capsys: pytest.CaptureFixture):
     assert told.startswith("the map suits mia lake .\nthe box suits tom hill .\nthe key suits ann")
     assert told.count("the map mia lake has is new .") == 3, "and once more"
     assert "changes no word: all 400 are those written without it, and those of labkit's" in told
-    assert "Positions read: 84,600 without your cache, 411 with it." in told
+    assert "Positions read: 84,600 for 400 words without your cache, 411 for 400 with it." in told
     assert "holds 420,864 bytes of 411 positions" in told
     without, kept, held = figure.data
     assert without.y[-1] > 4 * kept.y[-1], "and grows"
@@ -808,7 +808,7 @@ def test_a_story_that_takes_too_long_ends(
 ):
     monkeypatch.setattr(decoding, "WITHIN", 1e-9)
     told, figure = run_of(capsys, decoding_answers.stepped())
-    assert "no more words were begun" in told
+    assert "no more words were begun without your cache" in told
     assert [len(line.x) for line in figure.data] == [1, 1, 1]
 
 
@@ -914,7 +914,8 @@ def test_tiles_in_the_story_gpt_leave_its_loss_and_hold_no_square(capsys, monkey
 @pytest.mark.weekly
 @pytest.mark.skipif(not has_gloo(), reason="without gloo the ring is not tried")
 def test_a_ring_in_the_story_gpt_leaves_its_loss_and_draws_its_messages(capsys):
-    tiles_and_ranks.ring_in_the_model(ring_attention=of_tiles_and_ranks("ring_attention"))
+    right = of_tiles_and_ranks("ring_attention")
+    tiles_and_ranks.ring_in_the_model(ring_attention=lambda *given: right(*given).double())
     told, words, drawn = capsys.readouterr().out.split("\n\n")
     usual, own, _ = map(float, re.findall(r"(?:: |is )(0\.7\d+)", told))
     assert usual == pytest.approx(own, abs=2e-4)

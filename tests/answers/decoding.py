@@ -2003,7 +2003,7 @@ def fold_with(mask):
 sharing.reject("a fold under one triangle", "one triangle covers them all", fold_without_its_mask)
 sharing.reject(
     "a fold, the mask at its end",
-    "are NaN",
+    "from the lower right corner",
     fold_with(lambda m, r, n: lower(r, n, n - r)),
 )
 sharing.reject(

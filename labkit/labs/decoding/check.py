@@ -500,7 +500,7 @@ def grouped(function: Callable[[Tensor, Tensor, Tensor], Tensor]) -> None:
     """Check attention over shared keys: q (B, h, m, d_k), k and v (B, h_kv, n, d) to q's places."""
     answer = Answer("grouped", function)
     for sizes in (
-        (4, 6, 2, 5, 13, 10, 7),
+        (5, 6, 2, 4, 13, 10, 7),
         (3, 8, 2, 1, 9, 5, 7),
         (1, 6, 3, 4, 4, 2, 5),
         (3, 4, 1, 2, 7, 6, 5),
@@ -829,6 +829,7 @@ def wrong_groups(q: Tensor, k: Tensor, v: Tensor) -> dict[str, Tensor]:
     folded = "where the queries of a group are the rows of one matrix, "
     for told, may in (
         ("one triangle covers them all", torch.ones(rows, n, dtype=torch.bool).tril(n - m)),
+        ("one triangle covers them all, from the lower right corner", causal_mask(rows, n)),
         ("each row of the mask is repeated", causal_mask(m, n).repeat_interleave(h // h_kv, 0)),
     ):
         heads = scaled_dot_product_attention(q.reshape(B, h_kv, rows, d_k), k, v, may)
@@ -1528,7 +1529,7 @@ class RegroupedInOrder(Concatenates):
 
 
 class ReorderedBackwards(Concatenates):
-    """of a reorder without repetition, the inverse is done, as with two texts that swap"""
+    """a reorder without repetition is done the other way round, which shows from three texts on"""
 
     def reorder(self, index: Tensor) -> None:
         turned_round = index.argsort()

@@ -185,7 +185,7 @@ def draw(ways: dict[str, Step], bug: str, c: int) -> Any:
 BEGINNING = "the map suits mia lake . the box suits tom hill ."
 LONG = 400  # words that are written
 WITHIN = 20.0  # seconds, after which no more words are begun
-SENTENCES = 6  # that are printed
+SENTENCES = 7  # that are printed
 WIDTH = 80  # characters of one, which a bug may make as long as the story
 GROUP = 10  # words of which the figure shows the median
 
@@ -336,8 +336,9 @@ def write_story(Cache: Answer, step: Answer) -> Any:
             other = write_by_hand(model, hands, keeps)
     sentences = decode(kept.ids[0]).split(" . ")[:SENTENCES]
     print(" .\n".join(shorten(one, WIDTH, placeholder=" ...") for one in sentences), ". ...")
-    if words < LONG:
-        print(f"After {WITHIN:g} seconds no more words were begun.")
+    for how, run in (("with", kept), ("without", again)):
+        if len(run.seconds) < LONG:
+            print(f"After {WITHIN:g} seconds no more words were begun {how} your cache.")
     if min(same.values()) == words:
         told = f"Your cache changes no word: all {words} are those written without it"
         print(f"{told}, and those of labkit's own layer.")
@@ -354,7 +355,10 @@ def write_story(Cache: Answer, step: Answer) -> Any:
             if differs
             else "It is your cache: with labkit's in its place, your step writes the right words."
         )
-    print(f"Positions read: {again.read:,} without your cache, {kept.read:,} with it.")
+    print(
+        f"Positions read: {again.read:,} for {len(again.seconds)} words without your cache, "
+        f"{kept.read:,} for {len(kept.seconds)} with it."
+    )
     print(f"At the end it holds {kept.held[-1]:,} bytes of {kept.ids.shape[1] - 1} positions.")
     return curves(kept, again)
 

@@ -335,7 +335,7 @@ def ring_in_the_model(ring_attention: Answer) -> None:
 
         outs = run(on_rank, WORLD, timeout=PATIENCE)
         layers.append(([ranks[r] for r in range(WORLD)], (q, k, v)))
-        return torch.cat(outs, dim=2)
+        return torch.cat(outs, dim=2).to(q)
 
     model, ids = with_heads(attend), stories().ids
     try:

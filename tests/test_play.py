@@ -750,7 +750,7 @@ def test_a_learners_cache_writes_the_same_story(capsys: pytest.CaptureFixture):
     threads = torch.get_num_threads()
     told, figure = run_of(capsys, decoding_answers.stepped())
     assert told.startswith("the map suits mia lake .\nthe box suits tom hill .\nthe key suits ann")
-    assert told.count("the map mia lake has is new .") == 3, "and once more"
+    assert told.count("the map mia lake has is new .") == 4
     assert "changes no word: all 400 are those written without it, and those of labkit's" in told
     assert "Positions read: 84,600 for 400 words without your cache, 411 for 400 with it." in told
     assert "holds 420,864 bytes of 411 positions" in told

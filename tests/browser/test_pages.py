@@ -17,7 +17,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import pytest
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, BrowserContext, Page
 
 from labkit import ledger
 from press import HTML
@@ -63,14 +63,11 @@ PAGES = sorted(
 ONE_OF_EACH_KIND = set({Path(name).parent: name for name in PAGES}.values())
 # Together they have every kind of element that an article can have.
 SAMPLES = {f"{name}.html" for _, name in sample(editions.order())}
-OPENED = [
-    name
-    for name in PAGES
-    if EVERYTHING or name.startswith("chapters/") or name in SAMPLES | ONE_OF_EACH_KIND
-]
+OPENED = [name for name in PAGES if EVERYTHING or name in SAMPLES | ONE_OF_EACH_KIND]
 WITH_LIVE_FIGURES = {f"{page}.html" for page, _ in PLACED.values()}
 AS_FILES = ONE_OF_EACH_KIND | (WITH_LIVE_FIGURES if EVERYTHING else set())
-WITH_FRAMES = [name for name in PAGES if '"frames": [{' in (HTML / name).read_text("utf-8")]
+# The smallest page that has a chart to play.
+WITH_FRAMES = [name for name in PAGES if '"frames": [{' in (HTML / name).read_text("utf-8")][-1:]
 THEME = "document.documentElement.dataset.theme"
 AROUND = {"exclude": [["article"]]}
 # What a page asks for as it is opened, before a figure is drawn or a model played.
@@ -84,7 +81,7 @@ def test_the_book_is_built():
 
 # What plays them is one script for all pages.
 @TAKES_LONG
-@pytest.mark.parametrize("name", WITH_FRAMES[:1])
+@pytest.mark.parametrize("name", WITH_FRAMES)
 def test_frames_take_the_keyboard_and_rest(name: str, page: Page, site: str):
     page.emulate_media(reduced_motion="no-preference")
     page.goto(f"{site}/{name}")
@@ -127,7 +124,7 @@ TOLD = "figure.plotly-figure figcaption"
 DRAWING = ".plotly-figure-drawing"
 
 
-@pytest.mark.parametrize("name", WITH_FRAMES[:1])
+@pytest.mark.parametrize("name", WITH_FRAMES)
 def test_plotly_comes_with_a_figure_and_moves_nothing(name: str, page: Page, site: str):
     page.add_init_script(WATCH_SHIFTS)
     page.set_viewport_size(PHONE)
@@ -142,7 +139,7 @@ def test_plotly_comes_with_a_figure_and_moves_nothing(name: str, page: Page, sit
     assert page.evaluate("shifted") == before
 
 
-@pytest.mark.parametrize("name", WITH_FRAMES[:1])
+@pytest.mark.parametrize("name", WITH_FRAMES)
 def test_a_figure_without_scripts_is_its_text(name: str, browser: Browser, site: str):
     page = browser.new_page(java_script_enabled=False)
     page.goto(f"{site}/{name}")
@@ -151,7 +148,7 @@ def test_a_figure_without_scripts_is_its_text(name: str, browser: Browser, site:
     page.close()
 
 
-@pytest.mark.parametrize("name", WITH_FRAMES[:1])
+@pytest.mark.parametrize("name", WITH_FRAMES)
 def test_a_figure_whose_script_does_not_come_says_what_to_do(name: str, page: Page, site: str):
     page.route("**/plotly.min.js*", lambda route: route.abort())
     page.goto(f"{site}/{name}")
@@ -160,7 +157,7 @@ def test_a_figure_whose_script_does_not_come_says_what_to_do(name: str, page: Pa
     assert page.locator(TOLD).first.is_visible()
 
 
-@pytest.mark.parametrize("name", WITH_FRAMES[:1])
+@pytest.mark.parametrize("name", WITH_FRAMES)
 def test_the_print_button_waits_for_the_figures(name: str, page: Page, site: str):
     page.add_init_script(
         "window.print = () => { window.printed = document.querySelectorAll('.main-svg').length; };"
@@ -217,18 +214,19 @@ def test_page(name: str, page: Page, site: str):
     judge(wrong | heard.demands() | light | said(name))
 
 
-def test_no_other_page_is_too_wide_or_logs_an_error(page: Page, site: str):
-    heard = listen(page)
-    page.set_viewport_size(PHONE)
+def test_no_other_page_is_too_wide_or_too_heavy_or_logs_an_error(reader: BrowserContext, site: str):
     wrong: dict[str, list[str]] = {}
     for name in PAGES:
         if name not in OPENED:
-            page.goto(f"{site}/{name}")
+            page = reader.new_page()  # a tab that has been used asks for more fonts
+            heard = listen(page)
+            page.set_viewport_size(PHONE)
+            page.goto(f"{site}/{name}", wait_until="networkidle")
+            weight = weighed(heard, MOST_BYTES)
             page.evaluate(OPEN_FOLDS)
-            wrong[f"{name} scrolls sideways"] = too_wide(page)
-            # What it was still fetching is broken off by the next page, so only errors count.
-            wrong[f"{name} logs an error"] = [*heard.errors]
-            heard.forget()
+            found = heard.demands() | weight | {"scrolls sideways": too_wide(page)}
+            wrong |= {f"{name} {demand}": all_found for demand, all_found in found.items()}
+            page.close()
     judge(wrong)
 
 

@@ -70,11 +70,6 @@ def open_stage(reader: BrowserContext, site: str, size: dict[str, int], stage: S
 SIZES = {"phone": PHONE, "wide": WIDE} if EVERYTHING else {"phone": PHONE}
 
 
-def in_both(fixture: str) -> pytest.MarkDecorator:
-    """Try on a phone and in a wide window what depends on the room that there is."""
-    return pytest.mark.parametrize(fixture, [WIDE, PHONE], ids=["wide", "phone"], indirect=True)
-
-
 @pytest.fixture(params=SIZES.values(), ids=SIZES)
 def page(request: pytest.FixtureRequest, reader: BrowserContext, site: str) -> Iterator[Page]:
     page = open_stage(reader, site, request.param, Stage(states=STATES))
@@ -192,7 +187,7 @@ def test_words_and_parts_light_each_other_up(page: Page):
     assert not ben.evaluate("one => one.classList.contains('stage-lit')")
 
 
-@in_both("page")
+@pytest.mark.parametrize("page", [WIDE, PHONE], ids=["wide", "phone"], indirect=True)
 def test_the_stage_stays_in_sight_and_hides_no_heading(page: Page):
     live, high = page.locator("figure .live"), page.viewport_size["height"]
     most = 0.4 if page.viewport_size["width"] == WIDE["width"] else 0.3
@@ -215,7 +210,6 @@ def test_the_stage_stays_in_sight_and_hides_no_heading(page: Page):
     assert live.bounding_box()["y"] < -high / 2
 
 
-@in_both("page")
 def test_all_can_use_what_stays_in_sight(page: Page):
     come_to(page, "second")
     set_theme(page, "dark")
@@ -263,7 +257,6 @@ def test_where_the_weights_do_not_come_a_line_says_so(tale: Page):
     check_values(shown, "stage", TALE.state() | {"bug": STORY_BUGS[1]})
 
 
-@in_both("tale")
 def test_all_can_play_a_story(tale: Page):
     shown = play(tale)
     shown.locator('[data-trait="bug"]').select_option(label="heads merged in the wrong order")

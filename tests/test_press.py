@@ -25,6 +25,7 @@ from press import BOOK, execute
 from press.extension import (
     cells,
     citation,
+    claims,
     errata,
     execution,
     formulas,
@@ -113,6 +114,16 @@ def test_a_failing_notebook_is_left_as_it_was(tool: ModuleType, tmp_path: Path, 
 
 def test_the_picture_is_drawn_from_the_ledger():
     assert landing.PICTURE.read_text(encoding="utf-8") == landing.picture(), "run `make book`"
+
+
+def test_a_tally_links_to_every_verdict_of_its_page():
+    shown = [ledger.Verdict(claim) for claim in ledger.open_document("section-2.3")]
+    told = claims.tally(shown)
+    linked = re.findall(r'href="#([^"]+)"', told)
+    assert sorted(linked) == sorted(verdict.anchor for verdict in shown)
+    counts = [int(count) for count in re.findall(r"<summary><b>(\d+)</b>", told)]
+    assert sum(counts) == len(shown)
+    assert told.index("</b> wrong<") < told.index("</b> holds<")
 
 
 def test_symbols_of_a_chart_are_set_as_in_a_formula():

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-# Okabe and Ito's palette, without the colours that fade on white or on black; its pink is darker here,
-# for thin lines. Queries, keys and values have blue, green and orange in chapters 1 to 4, where there
-# is one head; from chapter 5 on, colours belong to heads 1 to 4.
+# Okabe and Ito's palette, without the colours that fade on white or on black, and with a pink that
+# shows as a thin line. Queries, keys and values have blue, green and orange in chapters 1 to 4,
+# where there is one head; from chapter 5 on, colours belong to heads 1 to 4.
 HEADS = {
     "blue": ("#0072b2", "#56b4e9"),
     "orange": ("#d55e00", "#ff9350"),

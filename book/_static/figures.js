@@ -97,7 +97,8 @@ async function draw(figure) {
   const { data, layout, frames } = JSON.parse(stored);
   const width = drawing.clientWidth || PAPER_WIDTH;
   widths.set(drawing, width);
-  const fitting = { ...themed(layout, style), width, height: parseInt(drawing.style.minHeight, 10) };
+  const height = parseFloat(getComputedStyle(drawing).minHeight);
+  const fitting = { ...themed(layout, style), width, height };
   await Plotly.react(drawing, { data, layout: fitting, config: { displayModeBar: false }, frames });
   figure.dataset.drawn = "true";
   resized.observe(drawing);

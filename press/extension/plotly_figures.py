@@ -51,10 +51,12 @@ class PlotlyRenderer:
         parts = {key: typeset(data.content[key]) for key in PARTS if key in data.content}
         figure = json.dumps(parts).replace("</", "<\\/")
         names = key(data.content)
-        height = layout["height"] - TITLE - (KEY if names else 0)
+        height = f"{layout['height'] - TITLE - (KEY if names else 0)}px"
+        if "grid" in layout:  # squares side by side, which a narrow window makes lower
+            height = f"min({height}, 115vw)"
         page = (
             f'<figure class="{MARK}"><p class="{MARK}-title">{caption(layout["title"]["text"])}</p>'
-            f'{names}<div class="{MARK}-drawing" style="min-height:{height}px"></div>'
+            f'{names}<div class="{MARK}-drawing" style="min-height:{height}"></div>'
             f"{player(data.content.get('frames'))}"
             f'<script type="application/json">{figure}</script>'
             f"<figcaption>{caption(alt or '')}</figcaption></figure>"

@@ -21,10 +21,12 @@ from sphinx.errors import ExtensionError
 
 import labkit
 from labkit import ledger
+from labkit.figures import plots
 from press import BOOK, execute
 from press.extension import (
     cells,
     citation,
+    claims,
     errata,
     execution,
     formulas,
@@ -115,6 +117,16 @@ def test_the_picture_is_drawn_from_the_ledger():
     assert landing.PICTURE.read_text(encoding="utf-8") == landing.picture(), "run `make book`"
 
 
+def test_a_tally_links_to_every_verdict_of_its_page():
+    shown = [ledger.Verdict(claim) for claim in ledger.open_document("section-2.3")]
+    told = claims.tally(shown)
+    linked = re.findall(r'href="#([^"]+)"', told)
+    assert sorted(linked) == sorted(verdict.anchor for verdict in shown)
+    counts = [int(count) for count in re.findall(r"<summary><b>(\d+)</b>", told)]
+    assert sum(counts) == len(shown)
+    assert told.index("</b> wrong<") < told.index("</b> holds<")
+
+
 def test_symbols_of_a_chart_are_set_as_in_a_formula():
     chart = {"ticktext": ["d_k = 8", 2], "name": "W_O, d_model"}
     assert plotly_figures.typeset(chart) == {
@@ -124,6 +136,16 @@ def test_symbols_of_a_chart_are_set_as_in_a_formula():
     told = plotly_figures.caption("as d_k < 9 grows, by_measure")
     assert 'aria-label="d k"><var>d</var><sub><var>k</var></sub></span> &lt; 9' in told
     assert told.endswith("by_measure")
+
+
+def test_a_chart_has_a_key_where_it_tells_things_apart():
+    drawn = plots.lines({"d_k = 8": [1, 2], "more": [2, 1]}, x=[0, 1], title="T", alt="a")
+    told = plotly_figures.key(drawn.to_plotly_json())
+    assert told.count("<li>") == 2
+    assert "<var>d</var>" in told
+    assert f"--chart-{plots.COLOURS[1][1:].lower()}" in told
+    alone = plots.lines({"one": [1, 2]}, x=[0, 1], title="T", alt="a")
+    assert plotly_figures.key(alone.to_plotly_json()) == ""
 
 
 @pytest.mark.parametrize("key", ledger.document_keys())

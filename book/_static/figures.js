@@ -20,13 +20,21 @@ function fetchPlotly() {
   return plotly;
 }
 
-function themed(layout) {
-  const style = getComputedStyle(document.documentElement);
+// Colours are stored as the light theme has them; each is also the name of what the theme has.
+function coloured(text, style) {
+  return text.replace(/#[0-9A-F]{6}\b/gi, (colour) =>
+    style.getPropertyValue(`--chart-${colour.slice(1).toLowerCase()}`).trim() || colour);
+}
+
+// Title and key stand above the drawing, as text of the page.
+function themed(layout, style) {
   const text = style.getPropertyValue("--pst-color-text-base").trim();
   const lines = style.getPropertyValue("--pst-color-border").trim();
   const clear = "rgba(0,0,0,0)";
-  const result = { ...layout, paper_bgcolor: clear, plot_bgcolor: clear, dragmode: false };
-  result.font = { ...layout.font, color: text };
+  const { sliders, title, ...rest } = layout;
+  const result = { ...rest, paper_bgcolor: clear, plot_bgcolor: clear, dragmode: false, showlegend: false };
+  result.margin = { ...layout.margin, t: 16, b: 50 };
+  result.font = { ...layout.font, size: 13, color: text };
   for (const name of Object.keys(layout)) {
     if (!/^[xy]axis\d*$/.test(name)) continue;
     result[name] = { ...layout[name], gridcolor: lines, zerolinecolor: lines, linecolor: lines };
@@ -36,8 +44,6 @@ function themed(layout) {
 
 const FRAME_MILLISECONDS = 600;
 const PAPER_WIDTH = 700; // of a figure that is printed out of a fold
-const TITLE_FONT = '"Open Sans", verdana, arial, sans-serif';
-const LINE_HEIGHT = 1.3;
 
 // Plotly's own slider takes no keyboard: frames get a slider and a button below the drawing.
 // Nothing moves unasked. Returns what shows the chosen frame.
@@ -75,25 +81,6 @@ function player(figure, drawing, frames) {
   return show;
 }
 
-// A title that is too long for a narrow drawing goes on in the next line, across the whole width.
-function fitted(layout, width) {
-  const { title, margin } = layout;
-  const size = title.font.size;
-  const pen = /** @type {CanvasRenderingContext2D} */ (document.createElement("canvas").getContext("2d"));
-  pen.font = `${size}px ${TITLE_FONT}`;
-  const fits = (text, room) => pen.measureText(text).width <= room;
-  if (fits(title.text, width - 2 * margin.l)) return layout;
-  const lines = [""];
-  for (const word of title.text.split(" ")) {
-    const longer = `${lines.at(-1)} ${word}`.trim();
-    if (fits(longer, width - size)) lines[lines.length - 1] = longer;
-    else lines.push(word);
-  }
-  const top = margin.t + LINE_HEIGHT * size * (lines.length - 1);
-  const across = { ...title, text: lines.join("<br>"), xref: "container", pad: { l: size / 2 } };
-  return { ...layout, title: across, margin: { ...margin, t: top } };
-}
-
 const players = new Map();
 const widths = new Map();
 
@@ -105,11 +92,13 @@ async function draw(figure) {
     drawing.textContent = MISSING;
     return;
   }
-  const { data, layout, frames } = JSON.parse(figure.querySelector("script").textContent);
-  const { sliders, ...rest } = layout;
+  const style = getComputedStyle(document.documentElement);
+  const stored = coloured(figure.querySelector("script").textContent, style);
+  const { data, layout, frames } = JSON.parse(stored);
   const width = drawing.clientWidth || PAPER_WIDTH;
   widths.set(drawing, width);
-  const fitting = { ...fitted(themed(rest), width), width };
+  const height = parseFloat(getComputedStyle(drawing).minHeight);
+  const fitting = { ...themed(layout, style), width, height };
   await Plotly.react(drawing, { data, layout: fitting, config: { displayModeBar: false }, frames });
   figure.dataset.drawn = "true";
   resized.observe(drawing);

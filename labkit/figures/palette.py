@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-# Okabe and Ito's palette, without the colours that fade on white or on black. Queries, keys and
-# values have blue, green and orange in chapters 1 to 4, where there is one head; from chapter 5 on,
-# colours belong to heads 1 to 4.
+# Okabe and Ito's palette, without the colours that fade on white or on black, and with a pink that
+# shows as a thin line. Queries, keys and values have blue, green and orange in chapters 1 to 4,
+# where there is one head; from chapter 5 on, colours belong to heads 1 to 4.
 HEADS = {
     "blue": ("#0072b2", "#56b4e9"),
     "orange": ("#d55e00", "#ff9350"),
     "green": ("#009e73", "#2cc596"),
-    "pink": ("#cc79a7", "#e79cc6"),
+    "pink": ("#c872a2", "#e79cc6"),
 }
 # What one head's drawing tells apart. A word or a sign always stands with the colour.
 ROLES = {
@@ -24,8 +24,6 @@ DRAWINGS = {
     "paper": ("#ffffff", "#14181e"),
     "accent": ROLES["weight"],
     **HEADS,
-    # As a thin line on the page's ground, which takes 0.01 from its contrast of 3.
-    "pink": ("#c872a2", HEADS["pink"][1]),
     # Of words: dark enough to be read on paper.
     "orange-ink": ("#b04300", "#ff9350"),
     "green-ink": ("#00704f", "#2cc596"),

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
-from labkit.figures.palette import GREY, HEADS
+from labkit.figures.palette import GREY, HEADS, PAGES, ROLES
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
-__all__ = ["animation", "boxes", "dots", "figure", "heatmap", "lines"]
+__all__ = ["SEQUENTIAL", "animation", "boxes", "dots", "figure", "heatmap", "lines"]
 
 # In capitals, as the notebooks store them.
 BLUE, ORANGE, GREEN, PINK = (light.upper() for light, _ in HEADS.values())
 COLOURS = (ORANGE, BLUE, PINK, GREEN)
+NONE, WEIGHT = PAGES["panel"][0].upper(), ROLES["weight"][0].upper()
+SEQUENTIAL = [[0.0, NONE], [1.0, WEIGHT]]  # of weights, from none to all
 SYMBOLS = ("x-thin", "diamond-open")
 DOTS = ("circle", "diamond", "square", "triangle-up")
 # As many as there are lines in one figure, so that no two share both colour and dash.
@@ -89,7 +92,7 @@ def heatmap(
         "x": list(columns),
         "y": list(rows),
         "texttemplate": "%{z:.3f}",
-        "colorscale": "Cividis",
+        "colorscale": SEQUENTIAL,
         "showscale": False,
         "xgap": 2,
         "ygap": 2,
@@ -242,14 +245,14 @@ def animation(
     alt: str,
     **layout: Any,
 ) -> Figure:
-    """Draw square matrices of weights, two beside each other, that change from frame to frame.
+    """Draw the weights of heads, two beside each other, that change from frame to frame.
 
     The last frame shows at rest, and nothing moves unasked. Plotly draws a slider; the page has
     one that takes the keyboard, and a button to play.
 
     Args:
         frames: for each name, one matrix (n, n) a panel, of numbers from 0 to 1.
-        panels: the titles of the panels.
+        panels: the titles of the panels, one a head; each has its head's colour.
         title: what stands above the figure.
         alt: the text that says what the figure shows; it is also its caption.
         layout: further plotly layout.
@@ -261,9 +264,18 @@ def animation(
         if len(matrices) != len(panels):
             raise ValueError(f"{name!r} has {len(matrices)} matrices for {len(panels)} panels")
     axes = ["", *range(2, len(panels) + 1)]
-    look = {"type": "heatmap", "zmin": 0, "zmax": 1, "colorscale": "Cividis", "showscale": False}
-    last = zip(list(frames.values())[-1], axes, strict=True)
-    at_rest = [{**look, "z": z, "xaxis": f"x{axis}", "yaxis": f"y{axis}"} for z, axis in last]
+    look = {"type": "heatmap", "zmin": 0, "zmax": 1, "showscale": False}
+    last = zip(list(frames.values())[-1], axes, cycle((BLUE, ORANGE, GREEN, PINK)), strict=False)
+    at_rest = [
+        {
+            **look,
+            "z": z,
+            "xaxis": f"x{axis}",
+            "yaxis": f"y{axis}",
+            "colorscale": [[0.0, NONE], [1.0, colour]],
+        }
+        for z, axis, colour in last
+    ]
     grid = {"rows": -(-len(panels) // 2), "columns": 2, "pattern": "independent", "ygap": 0.25}
     for axis, panel in zip(axes, panels, strict=True):
         square = {"scaleanchor": f"x{axis}", "constrain": "domain", "autorange": "reversed"}

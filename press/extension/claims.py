@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from html import escape
 from typing import Any, ClassVar
 
@@ -12,12 +13,18 @@ from myst_nb.core.render import MimeData, NbElementRenderer
 from sphinx.application import Sphinx
 
 from labkit import ledger
-from labkit.ledger import Record, Verdict
+from labkit.ledger import IN_ONE_READING, OF_THE_COPY, VERDICTS, Claim, Record, Verdict
 from press.extension import report
 from press.extension.errata import LISTED, erratum_anchor
 
 ERRATA = "book/errata"
 AUDITS = "audits/"
+# What is wrong first; of an audit's rows those stand open that a reader comes for.
+FAILING = ("wrong", "conflict", OF_THE_COPY, "rounding", "draw")
+BY_WEIGHT = (*FAILING, IN_ONE_READING, "untested", "holds")
+LISTED_OPEN = FAILING[:3]
+FIGURES = ("document", "holds if", "computed", "document, computed", "control")
+LAST = ("where", "compared in", "at length", "claim", "mistaken?")
 NUMBER = re.compile(r"(\d(?:[\d.,]*\d)?|true|false)")
 KINDS = {kind.MIME: kind for kind in (Verdict, Record)}
 
@@ -43,18 +50,83 @@ class VerdictRenderer:
 def write_verdicts(app: Sphinx, doctree: nodes.document) -> None:
     """Write the verdicts of a page."""
     docname = app.env.docname
-    laid_open = docname.startswith(AUDITS)
+    audited = docname.startswith(AUDITS)
     for node in doctree.findall(nodes.raw):
         if key := node.get("claim"):
             verdict = node["kind"](ledger.find_claim(key))
             rows = list(linked(verdict, lambda to: app.builder.get_relative_uri(docname, to)))
             if reported := report.of_claim(app.config.lives_at, verdict.claim):
                 rows.append(("mistaken?", reported))
-            if laid_open:  # the line above them says it
+            if audited:  # the line above them says it
                 rows = [row for row in rows if row[0] != "says"]
-            node.append(nodes.Text(as_html(verdict, rows, laid_open=laid_open)))
+                rows.sort(key=lambda row: row[0] in LAST and 1 + LAST.index(row[0]))
+            node.append(nodes.Text(as_html(verdict, rows, audited=audited)))
+    if audited:
+        write_tally(doctree)
     if docname == ERRATA:
         name_errata(doctree)
+
+
+def write_tally(doctree: nodes.document) -> None:
+    """Write an audit's tally under its first words, and in place of a printed one."""
+    shown = [
+        node["kind"](ledger.find_claim(node["claim"]))
+        for node in doctree.findall(nodes.raw)
+        if node.get("claim")
+    ]
+    whole = ""
+    document = ledger.open_document(shown[0].claim.document)
+    for printed in list(doctree.findall(nodes.literal_block)):
+        if printed.astext().strip() == document.tally():
+            whole = counted(document, "in the whole document")
+            printed.parent.remove(printed)
+    top = next(doctree.findall(nodes.section))
+    words = [at for at, part in enumerate(top) if isinstance(part, nodes.paragraph)]
+    told = tally({verdict.claim.key: verdict for verdict in shown}.values(), whole)
+    top.insert(words[0] + 1, nodes.raw(text=told, format="html"))
+
+
+def tally(shown: Collection[Verdict], whole: str = "") -> str:
+    """Write how many claims of a page have which verdict, with a list of links under each.
+
+    Args:
+        shown: the verdicts of a page.
+        whole: the count of the whole document, as HTML.
+    """
+    kinds = []
+    for kind in BY_WEIGHT:
+        rows = [verdict for verdict in shown if verdict.claim.verdict == kind]
+        items = "".join(
+            f'<li><a href="#{row.anchor}">{escape(row.claim.says)}</a></li>' for row in rows
+        )
+        style = f'class="tally-kind {named(kind)}"{" open" if kind in LISTED_OPEN else ""}'
+        count = f"<summary><b>{len(rows)}</b> {kind}</summary>"
+        if rows:
+            kinds.append(f"<details {style}>{count}<ol>{items}</ol></details>")
+    claims = [verdict.claim for verdict in shown]
+    return (
+        f'<nav class="tally" aria-label="Verdicts of this page">{counted(claims, "on this page")}'
+        f"{''.join(kinds)}{whole}</nav>"
+    )
+
+
+def counted(claims: Iterable[Claim], where: str) -> str:
+    """Write how many claims there are, and a bar of their verdicts."""
+    count = Counter(claim.verdict for claim in claims)
+    told = [(kind, count[kind]) for kind in VERDICTS if count[kind]]
+    parts = "".join(
+        f'<i class="{named(kind)}" style="flex-grow:{many}"></i>' for kind, many in told
+    )
+    words = ", ".join(f"{many} {kind}" for kind, many in told)
+    return (
+        f"<p><b>{count.total()} claims</b> {where}<span>: {words}</span></p>"
+        f'<div class="tally-bar" aria-hidden="true">{parts}</div>'
+    )
+
+
+def named(kind: str | None) -> str:
+    """Name the style of a verdict."""
+    return f"verdict-{str(kind).replace(' ', '-')}"
 
 
 def name_errata(doctree: nodes.document) -> None:
@@ -111,19 +183,22 @@ def differing(text: str, other: str) -> str:
     return "".join(written)
 
 
-def as_html(verdict: Verdict, rows: Iterable[tuple[str, str]], *, laid_open: bool) -> str:
-    """Write a verdict over rows of a label and HTML: laid open, or folded and with its document.
+def as_html(verdict: Verdict, rows: Iterable[tuple[str, str]], *, audited: bool) -> str:
+    """Write a verdict over rows of a label and HTML, folded to one line.
 
-    Folded it stands in a chapter, where other documents are told of too.
+    In an audit it is laid open where the claim fails. In a chapter it names its document, because
+    other documents are told of too.
     """
     claim = verdict.claim
-    document = "" if laid_open else f"<code>{claim.document}</code> · "
-    body = "".join(f"<dt>{label}</dt><dd>{told}</dd>" for label, told in rows)
-    state = " open" if laid_open else ""
-    kind = str(claim.verdict).replace(" ", "-")
+    document = "" if audited else f"<code>{claim.document}</code> · "
+    body = "".join(
+        f"<dt>{label}</dt><dd{' class=figures' if label in FIGURES else ''}>{told}</dd>"
+        for label, told in rows
+    )
+    state = " open" if audited and claim.verdict in FAILING else ""
     grounds = f" {claim.grounds}" if claim.verdict == "holds" and claim.grounds else ""
     return (
-        f'<details class="verdict verdict-{kind}" id="{verdict.anchor}"{state}>'
+        f'<details class="verdict {named(claim.verdict)}" id="{verdict.anchor}"{state}>'
         f"<summary>{document}<b>{claim.verdict}</b>{grounds} · {escape(claim.says)}</summary>"
         f"<dl>{body}</dl></details>"
     )

@@ -7,19 +7,23 @@ from typing import Any
 from sphinx.application import Sphinx
 from sphinx.config import Config
 
-from labkit.figures.palette import PAGES, properties
+from labkit.figures.palette import GREY, HEADS, PAGES, ROLES, properties
 from press import BUILD
 
 FOLDER = BUILD / "palette"
 SHEET = "palette.css"
+CHARTS = {"none": PAGES["panel"], "weight": ROLES["weight"], "grey": (GREY, GREY)}
 
 
 def write(app: Sphinx, config: Config) -> None:
     """Write the style sheet where Sphinx copies static files from."""
-    rules = (
-        f"html {{ {properties(PAGES, 'book')} }}\n"
-        f'html[data-theme="dark"] {{ {properties(PAGES, "book", dark=True)} }}\n'
+    # Charts are stored in the light theme's colours: each is the name of its own.
+    charts = {light[1:]: (light, dark) for light, dark in (*HEADS.values(), *CHARTS.values())}
+    light, dark = (
+        f"{properties(PAGES, 'book', dark=dark)} {properties(charts, 'chart', dark=dark)}"
+        for dark in (False, True)
     )
+    rules = f'html {{ {light} }}\nhtml[data-theme="dark"] {{ {dark} }}\n'
     FOLDER.mkdir(parents=True, exist_ok=True)
     (FOLDER / SHEET).write_text(rules, encoding="utf-8")
     config.html_static_path.append(str(FOLDER))

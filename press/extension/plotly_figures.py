@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Sequence
 from html import escape
+from itertools import cycle
 from typing import Any, ClassVar
 
 from docutils import nodes
@@ -16,6 +17,16 @@ from sphinx.util import logging
 MIME = "application/vnd.plotly.v1+json"
 MARK = "plotly-figure"
 PARTS = ("data", "layout", "frames")
+# What the page writes above the drawing, and plotly leaves out: pixels of height.
+TITLE, KEY = 44, 40
+DASHES = {"dash": "6 4", "dot": "1.5 3", "dashdot": "6 3 1.5 3", "longdash": "10 4"}
+SHAPES = {
+    "diamond": "M10 1l5 5-5 5-5-5Z",
+    "square": "M6 2h8v8h-8Z",
+    "triangle-up": "M10 1l5.5 9.5h-11Z",
+    "x": "M5.5 3.5l2-2 2.5 2.5 2.5-2.5 2 2-2.5 2.5 2.5 2.5-2 2-2.5-2.5-2.5 2.5-2-2 2.5-2.5Z",
+    "x-thin": "M6 2l8 8M14 2l-8 8",
+}
 SYMBOL = re.compile(r"\b([A-Za-z])_([A-Za-z]\w*)")
 
 logger = logging.getLogger(__name__)
@@ -39,9 +50,13 @@ class PlotlyRenderer:
         # A literal "</" would end the script element.
         parts = {key: typeset(data.content[key]) for key in PARTS if key in data.content}
         figure = json.dumps(parts).replace("</", "<\\/")
+        names = key(data.content)
+        height = f"{layout['height'] - TITLE - (KEY if names else 0)}px"
+        if "grid" in layout:  # squares side by side, which a narrow window makes lower
+            height = f"min({height}, 115vw)"
         page = (
-            f'<figure class="{MARK}">'
-            f'<div class="{MARK}-drawing" style="min-height:{layout["height"]}px"></div>'
+            f'<figure class="{MARK}"><p class="{MARK}-title">{caption(layout["title"]["text"])}</p>'
+            f'{names}<div class="{MARK}-drawing" style="min-height:{height}"></div>'
             f"{player(data.content.get('frames'))}"
             f'<script type="application/json">{figure}</script>'
             f"<figcaption>{caption(alt or '')}</figcaption></figure>"
@@ -68,6 +83,47 @@ def caption(text: str) -> str:
             f"{symbol(found, 'var')}</span>"
         ),
         escape(text),
+    )
+
+
+def key(figure: dict[str, Any]) -> str:
+    """Write what the lines, marks and areas of a drawing stand for, each beside a sample of it."""
+    layout = figure["layout"]
+    named = [
+        (trace, colour)
+        for trace, colour in zip(figure["data"], cycle(layout["colorway"]), strict=False)
+        if trace.get("name") and trace.get("showlegend", True)
+    ]
+    if not layout.get("showlegend", len(named) > 1):
+        return ""
+    items = "".join(
+        f"<li>{sample(trace, colour)}{caption(trace['name'])}</li>" for trace, colour in named
+    )
+    return f'<ul class="{MARK}-key">{items}</ul>'
+
+
+def sample(trace: dict[str, Any], colour: str) -> str:
+    """Draw a sample of a trace's line, mark or area in its own colour, or else in this one."""
+    line, marker = trace.get("line", {}), trace.get("marker", {})
+    own = [given["color"] for given in (marker, line) if isinstance(given.get("color"), str)]
+    shape = marker.get("symbol", "circle")
+    if trace["type"] != "scatter":
+        look = ' fill-opacity="0.5" stroke="currentColor"' if trace["type"] == "box" else ""
+        drawn = f'<rect x="4" y="1" width="12" height="10"{look}/>'
+    elif "markers" not in trace["mode"]:
+        width, dash = line.get("width", 3), DASHES.get(line.get("dash", ""), "none")
+        drawn = (
+            f'<path class="outline" d="M0 6h28" stroke-width="{width}" stroke-dasharray="{dash}"/>'
+        )
+    elif shape == "circle":
+        drawn = '<circle cx="10" cy="6" r="5"/>'
+    else:
+        outline = ' class="outline" stroke-width="2"' if shape.endswith(("-thin", "-open")) else ""
+        drawn = f'<path{outline} d="{SHAPES[shape.removesuffix("-open")]}"/>'
+    width = 28 if "M0 6" in drawn else 20
+    return (
+        f'<svg viewBox="0 0 {width} 12" width="{width}" height="12" aria-hidden="true" '
+        f'style="color:var(--chart-{[*own, colour][0][1:].lower()})">{drawn}</svg>'
     )
 
 

@@ -36,10 +36,10 @@ DRAW_FIGURES = """async () => {
   }
   return figures.filter(figure => !drawn(figure)).map(figure => figure.textContent.slice(-80));
 }"""
-# Name the figures whose titles keep their colour when the theme changes.
+# Name the figures whose letters keep their colour when the theme changes.
 CHANGE_THEME = """async theme => {
   const figures = [...document.querySelectorAll("figure.plotly-figure")];
-  const colour = figure => getComputedStyle(figure.querySelector(".gtitle") ?? figure).fill;
+  const colour = figure => getComputedStyle(figure.querySelector(".main-svg text") ?? figure).fill;
   const before = new Map(figures.map(figure => [figure, colour(figure)]));
   const same = () => figures.filter(figure => colour(figure) === before.get(figure));
   const end = performance.now() + 10_000;

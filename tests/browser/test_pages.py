@@ -167,23 +167,6 @@ def test_the_print_button_waits_for_the_figures(name: str, page: Page, site: str
     page.wait_for_function("() => window.printed > 0")
 
 
-# The widest of the titles, and a page's narrowest window.
-@pytest.mark.parametrize("width", [390, 360])
-@pytest.mark.parametrize("name", ["labs/lab_03_multi_head_attention.html"])
-def test_a_figure_shows_its_whole_title_on_a_phone(name: str, width: int, page: Page, site: str):
-    page.set_viewport_size(PHONE | {"width": width})
-    page.goto(f"{site}/{name}")
-    assert page.evaluate(DRAW_FIGURES) == []
-    for figure in page.locator("figure.plotly-figure").all():
-        place, title = (
-            figure.locator(part).first.evaluate("e => e.getBoundingClientRect().toJSON()")
-            for part in (DRAWING, ".gtitle")
-        )
-        assert place["left"] <= title["left"], "cut"
-        assert title["right"] <= place["right"], "cut"
-        assert place["top"] <= title["top"], "cut"
-
-
 @pytest.mark.parametrize("name", OPENED)
 def test_page(name: str, page: Page, site: str):
     heard = listen(page)

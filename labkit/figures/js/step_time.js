@@ -70,12 +70,13 @@ function chart(machine) {
   const weights = drawing("rect", { x: LEFT, y: TOP, width: ACROSS, height: HIGH, class: "live-weights" });
   const caches = drawing("path", { d: wedge, class: "live-caches" });
   const without = drawing("path", { class: "live-without" });
+  const off = drawing("text", { x: LEFT + 12, y: TOP + 16 }); // the line leaves the drawing at once
   const here = drawing("path", { class: "live-here" });
   const circles = range(6).map(() => drawing("circle", { r: 4.5 }));
   const size = { viewBox: `0 0 ${WIDE} ${GROUND + BELOW}`, width: WIDE, height: GROUND + BELOW };
   const clip = { x: LEFT, y: TOP, width: ACROSS, height: HIGH, viewBox: `${LEFT} ${TOP} ${ACROSS} ${HIGH}` };
   const inside = drawing("svg", clip, weights, caches, without);
-  const node = drawing("svg", { ...size, role: "img" }, ...axes(), inside, here, ...circles);
+  const node = drawing("svg", { ...size, role: "img" }, ...axes(), inside, off, here, ...circles);
   return {
     node,
     draw({ n, texts, times, measured }) {
@@ -86,7 +87,8 @@ function chart(machine) {
       const anew = range(65).map((i) => [i, sum(count(i || 1, texts, machine).times[1])]);
       const points = anew.map(([i, time]) => `${right(i)} ${Math.max(up(time), -HIGH)}`);
       without.setAttribute("d", `M${points.join("L")}`);
-      const together = sum(times[0]);
+      const [together, alone] = times.map(sum);
+      write(off, `↑ without a cache: ${show(alone, alone < 10 ? 1 : 0)} ms at ${whole(n)} words`);
       here.setAttribute("d", `M${right(n)} ${GROUND}V${up(first)}m-5 0h10m-5 0V${up(together)}m-5 0h10`);
       const seen = Object.entries(measured).flatMap(([words, [one, other]]) => [
         [Number(words), one],

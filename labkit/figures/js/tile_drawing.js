@@ -105,7 +105,7 @@ export function tiling(n, d) {
     { class: "tiling", role: "img" },
     element("p", { class: "tiling-of-pairs" }, "Queries down, keys across"),
     element("p", {}, "Maximum m, sum l"),
-    element("p", {}, `Sum a, ${d} entries`),
+    element("p", {}, `Sum a, entries 1 to ${d} ↓`),
     element("div", { class: "tiling-keys" }, ...keys),
     pairs,
     ...rows.flatMap(({ nodes }, i) => [queries[i], ...nodes]),

@@ -87,7 +87,7 @@ def draw(bug: str, mask: str, h: int, d_k: int) -> Any:
             "x": [str(j + 1) for j in range(N)],
             "y": [f"query {i + 1}" for i in range(N)],
             "texttemplate": "%{z:.2f}",
-            "colorscale": "Cividis",
+            "colorscale": figures.SEQUENTIAL,
             "zmin": 0,
             "zmax": 1,
             "showscale": False,

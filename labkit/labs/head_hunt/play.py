@@ -90,7 +90,7 @@ def draw(sentence: str, layer: int, head: int, silenced: str) -> Any:
                 "y": places,
                 "zmin": 0,
                 "zmax": 1,
-                "colorscale": "Cividis",
+                "colorscale": figures.SEQUENTIAL,
                 "showscale": False,
                 "xgap": 1,
                 "ygap": 1,

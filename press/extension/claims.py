@@ -15,6 +15,7 @@ from labkit import ledger
 from labkit.ledger import Record, Verdict
 from press.extension import report
 from press.extension.errata import LISTED, erratum_anchor
+from press.extension.symbols import typeset
 
 ERRATA = "book/errata"
 AUDITS = "audits/"
@@ -118,13 +119,14 @@ def as_html(verdict: Verdict, rows: Iterable[tuple[str, str]], *, laid_open: boo
     """
     claim = verdict.claim
     document = "" if laid_open else f"<code>{claim.document}</code> · "
-    body = "".join(f"<dt>{label}</dt><dd>{told}</dd>" for label, told in rows)
+    body = "".join(f"<dt>{label}</dt><dd>{typeset(told)}</dd>" for label, told in rows)
     state = " open" if laid_open else ""
     kind = str(claim.verdict).replace(" ", "-")
+    says = typeset(escape(claim.says))
     grounds = f" {claim.grounds}" if claim.verdict == "holds" and claim.grounds else ""
     return (
         f'<details class="verdict verdict-{kind}" id="{verdict.anchor}"{state}>'
-        f"<summary>{document}<b>{claim.verdict}</b>{grounds} · {escape(claim.says)}</summary>"
+        f"<summary>{document}<b>{claim.verdict}</b>{grounds} · {says}</summary>"
         f"<dl>{body}</dl></details>"
     )
 

@@ -19,7 +19,7 @@ from sphinx.highlighting import PygmentsBridge
 TAG = re.compile("<[^>]+>")
 EXPECTED = "The error that was expected"
 PHONE = 36  # columns of code that the narrowest phones show
-WORD = re.compile(r"\S{26,}")  # too long a one to be kept whole on a phone
+NARROWER = 12  # by which code is narrower there in a fold, and behind what hangs
 # Where a line may end: behind a bracket or a comma, before the dot of a name.
 BREAK = re.compile(r"""(?<=[(\[{])(?![)\]}])|(?<=,)|(?<=[\w)\]"'])(?=\.[A-Za-z_])""")
 # A minus sign or hyphen and what it belongs to; tags, which stay as they are.
@@ -109,7 +109,7 @@ def hanging(line: str, text: str) -> str:
     if len(text) <= PHONE:
         return line
     indent = len(text) - len(text.lstrip())
-    line = HYPHEN.sub(joined, breakable(line, text))
+    line = HYPHEN.sub(joined, breakable(line, text, PHONE - NARROWER - indent))
     return f'<span class="long" style="--indent: {indent}">{line}</span>'
 
 
@@ -117,15 +117,16 @@ def joined(match: re.Match[str]) -> str:
     return f'<span class="joined">{match[1]}</span>' if match[1] else match[0]
 
 
-def breakable(line: str, text: str) -> str:
-    """Write a line's HTML with the places at which its long words may break.
+def breakable(line: str, text: str, room: int) -> str:
+    """Write a line's HTML with the places at which words too long for the room may break.
 
-    >>> breakable("mean(<b>tensor</b>.double().unique())", "mean(tensor.double().unique())")
+    >>> breakable("mean(<b>tensor</b>.double().unique())", "mean(tensor.double().unique())", 24)
     'mean(<b><wbr>tensor</b><wbr>.double()<wbr>.unique())'
     """
     places = {
         match.start()
-        for word in WORD.finditer(text)
+        for word in re.finditer(r"\S+", text)
+        if len(word[0]) > room
         for match in BREAK.finditer(text, *word.span())
         if word.start() < match.start() < word.end()
     }

@@ -16,11 +16,11 @@ from sphinx.application import Sphinx
 
 from press.extension.search import text_of
 
-RANGE = re.compile(r"[\d.,]+–[\d.,]+")
+RANGE = re.compile(r"\d[\d.,]*(?:–| to )\d[\d.,]*")
 ROW = re.compile(r"<tr>(.*?)</tr>", re.DOTALL)
 CELL = re.compile(r"<(t[dh])\b([^>]*)>(.*?)</\1>", re.DOTALL)
 WRITTEN = re.compile(r'<table class="table|<th class="(head|stub)')
-NUMBERS = re.compile(r"(?!.*=)(?:[\W\d]|(?<![a-z])(?:[KMGT]?B|ms|inf|nan)(?![a-z]))*")
+NUMBERS = re.compile(r"(?!.*=)(?:[\W\d]|(?<![a-z])(?:[KMGT]?B|ms|inf|nan|to|of)(?![a-z]))*")
 LONG = 16  # characters of words that need a column of their own width, of numbers that break
 
 
@@ -56,7 +56,8 @@ def kind(texts: Iterable[str]) -> str:
     ('numbers', 'words', 'words')
     """
     told = [text for text in texts if text]
-    if all(map(NUMBERS.fullmatch, told)) and any(map(str.isdigit, "".join(told))):
+    numbers = [text for text in told if NUMBERS.fullmatch(text) and re.search(r"\d", text)]
+    if 2 * len(numbers) > sum(text != "–" for text in told):
         return "numbers"
     return "words long" if max(map(len, told), default=0) > LONG else "words"
 

@@ -300,7 +300,7 @@ def test_a_labs_card_takes_minutes_levels_and_needs_from_the_notebook(tmp_path: 
     after = "[lab 3](/labs/lab_03_x), [chapter 1](/chapters/01_a) and [2](/chapters/02_b)"
     nowhere = lab_list.told(written, "You count.", Address(None, "1.0")).split("\n\n")
     assert nowhere == [
-        "**[9. Beads](/labs/lab_09_beads)**",
+        "[9. Beads](/labs/lab_09_beads)",
         "You count.",
         f"20 minutes, easy to hard; after {after}",
         "{download}`Download the notebook </labs/lab_09_beads.ipynb>`",

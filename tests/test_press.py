@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import json
 import pkgutil
 import re
@@ -22,6 +23,7 @@ from sphinx.errors import ExtensionError
 import labkit
 from labkit import ledger
 from labkit.figures import plots
+from labkit.figures.tables import Table
 from press import BOOK, execute
 from press.extension import (
     cells,
@@ -29,11 +31,14 @@ from press.extension import (
     claims,
     errata,
     execution,
+    folds,
     formulas,
     landing,
     plotly_figures,
     readings,
     social,
+    symbols,
+    tables,
     theme,
 )
 from press.project import Address, pages_address
@@ -298,6 +303,29 @@ def test_code_has_an_element_for_what_is_coloured_and_no_other():
         *[("s", 'f"'), ("s", ' is not"'), ("s", '"so"')],
     ]
     assert unescape(re.sub("<[^>]+>", "", written)).strip() == code.strip()
+
+
+@pytest.mark.parametrize("module", [cells, claims, folds, symbols, tables])
+def test_what_is_written_into_pages(module: ModuleType):
+    examples = doctest.testmod(module)
+    assert (examples.failed, examples.attempted > 0) == (0, True)
+
+
+def test_a_long_line_breaks_between_tokens_and_not_in_numbers():
+    line = "x = scores.masked_fill(~mask,-torch.inf).double().unique() >= 1e-12"
+    written = cells.hanging(line, line)
+    parts = [re.sub("<[^>]+>", "", part) for part in written.split("<wbr>")]
+    assert parts[1:4] == [".masked_fill(", "~mask,", "-torch"]
+    assert parts[-1].endswith("1e-12")
+    assert re.findall(r'"joined">(.+?)<', written) == ["-t", "-1"]
+
+
+def test_tables_of_cells_and_text_tell_what_they_hold():
+    table = Table(("five starts", "KL", "breaks"), ("whole", "0.005 (0.004–0.006)", "nothing"))
+    written = tables.printed(table._repr_html_(), "What heads share")
+    assert written.startswith('<table aria-label="What heads share"><thead><tr><th scope="col">')
+    assert '<td class="numbers">0.005 (<span class="joined">0.004–0.006</span>)</td>' in written
+    assert '<td class="words">nothing</td>' in written
 
 
 def test_another_theme_is_noticed():

@@ -8,25 +8,42 @@ const EXCERPT = 170; // characters
 export const HERE = /** @type {HTMLScriptElement} */ (document.currentScript).src;
 export const ROOT = new URL("../", HERE).href;
 
+// Words and symbols, these with what stands below and above them: d_k, QK^T, W_Q^(1).
+const PIECES = /([\p{L}\p{N}]+(?:_(?:[\p{L}\p{N}]+|\([^()]*\)))*(?:\^(?:[\p{L}\p{N}_]+|\([^()]*\)))?|√)/u;
+const SYMBOL = /^(\p{L}|head|[\p{L}\p{N}]+(?=\^))((?:_[^_^]+)*)(?:\^(.+))?$/u;
+
+function pieces(text, match) {
+  return text.split(PIECES).map((piece, i) => ({
+    piece,
+    isFound: i % 2 === 1
+      && wordsOf(piece).some((word) => termsOf(word).some((term) => match.has(term))),
+  }));
+}
+
+function typeset(piece) {
+  const [, base, below, above] = SYMBOL.exec(piece) ?? [];
+  if (!below && !above) return [piece];
+  return [
+    base,
+    ...below.split("_").slice(1).map((mark) => make("sub", {}, mark)),
+    ...(above ? [make("sup", {}, above)] : []),
+  ];
+}
+
 // A text, its found words marked.
 function marked(text, match) {
-  const isFound = (piece) => (
-    wordsOf(piece).some((word) => termsOf(word).some((term) => match.has(term)))
-  );
-  return text.split(/([\p{L}\p{N}]+(?:_[\p{L}\p{N}]+)*|√)/u).map((piece, i) => (
-    i % 2 && isFound(piece) ? make("mark", {}, piece) : piece
+  return pieces(text, match).flatMap(({ piece, isFound }) => (
+    isFound ? make("mark", {}, ...typeset(piece)) : typeset(piece)
   ));
 }
 
 // The piece of a text in which most of the found words stand.
 function excerpt(text, match) {
-  const nodes = marked(text, match);
   const starts = [];
   let at = 0;
-  for (const node of nodes) {
-    const { length } = typeof node === "string" ? node : node.textContent;
-    if (typeof node !== "string") starts.push({ at, word: node.textContent.toLowerCase() });
-    at += length;
+  for (const { piece, isFound } of pieces(text, match)) {
+    if (isFound) starts.push({ at, word: piece.toLowerCase() });
+    at += piece.length;
   }
   const near = (start) => new Set(
     starts.filter((one) => one.at >= start && one.at < start + EXCERPT).map((one) => one.word),
@@ -44,7 +61,7 @@ function shownPage(page) {
   const number = page.number ? [make("span", { class: "search-number" }, page.number), " "] : [];
   const title = make("span", {}, ...marked(page.title, page.match));
   const texts = [page.lead, page.text];
-  const text = texts.find((one) => marked(one, page.match).some((node) => typeof node !== "string"));
+  const text = texts.find((one) => pieces(one, page.match).some(({ isFound }) => isFound));
   const sections = page.sections.slice(0, SECTIONS).filter(({ worth }) => (
     worth >= page.sections[0].worth / 3
   ));

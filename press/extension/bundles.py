@@ -21,7 +21,7 @@ from sphinx.application import Sphinx
 from press import BOOK
 from press.extension.assets import cut
 from press.extension.policy import ENCODING
-from press.extension.theme import measured_once
+from press.extension.theme import considerate
 from press.node import NODE, PACKAGES
 
 PURGE = PACKAGES / "purgecss" / "bin" / "purgecss.js"
@@ -57,7 +57,7 @@ def bundle(app: Sphinx, exception: Exception | None) -> None:
         return
     static = out / "_static"
     sheets, scripts = named_by_all(fresh, SHEET), named_by_all(fresh, SCRIPT)
-    script = measured_once("\n;\n".join(read_without_map(static / name) for name in scripts))
+    script = considerate("\n;\n".join(read_without_map(static / name) for name in scripts))
     (static / SCRIPTS).write_text(script, encoding="utf-8")
     sheet = purged("\n".join(rules(static, name) for name in sheets), out)
     sheet = icon_face(sheet, static) + sheet

@@ -19,6 +19,11 @@ from sphinx.highlighting import PygmentsBridge
 TAG = re.compile("<[^>]+>")
 EXPECTED = "The error that was expected"
 PHONE = 36  # columns of code that the narrowest phones show
+NARROWER = 12  # by which code is narrower there in a fold, and behind what hangs
+# Where a line may end: behind a bracket or a comma, before the dot of a name.
+BREAK = re.compile(r"""(?<=[(\[{])(?![)\]}])|(?<=,)|(?<=[\w)\]"'])(?=\.[A-Za-z_])""")
+# A minus sign or hyphen and what it belongs to; tags, which stay as they are.
+HYPHEN = re.compile(r'<[^>]+>|(-(?:\w|&gt;|<span class="m">[^<]*</span>))')
 COLOURED = (
     Token.Keyword,
     Token.Literal.String,
@@ -97,11 +102,42 @@ class SizedFormatter(HtmlFormatter[str]):
 
 
 def hanging(line: str, text: str) -> str:
-    """Let the rest of a line that is too long for a phone stand under its beginning."""
+    """Let the rest of a line that is too long for a phone stand under its beginning.
+
+    It breaks between words, where these are long between tokens, and never at a sign of minus.
+    """
     if len(text) <= PHONE:
         return line
     indent = len(text) - len(text.lstrip())
+    line = HYPHEN.sub(joined, breakable(line, text, PHONE - NARROWER - indent))
     return f'<span class="long" style="--indent: {indent}">{line}</span>'
+
+
+def joined(match: re.Match[str]) -> str:
+    return f'<span class="joined">{match[1]}</span>' if match[1] else match[0]
+
+
+def breakable(line: str, text: str, room: int) -> str:
+    """Write a line's HTML with the places at which words too long for the room may break.
+
+    >>> breakable("mean(<b>tensor</b>.double().unique())", "mean(tensor.double().unique())", 24)
+    'mean(<b><wbr>tensor</b><wbr>.double()<wbr>.unique())'
+    """
+    places = {
+        match.start()
+        for word in re.finditer(r"\S+", text)
+        if len(word[0]) > room
+        for match in BREAK.finditer(text, *word.span())
+        if word.start() < match.start() < word.end()
+    }
+    written, at = list[str](), 0
+    for piece in re.findall(r"<[^>]+>|&#?\w+;|.|\n", line):
+        if not piece.startswith("<"):
+            if at in places:
+                written.append("<wbr>")
+            at += 1
+        written.append(piece)
+    return "".join(written)
 
 
 def coloured(kind: Any) -> Any:

@@ -16,6 +16,7 @@ from labkit import ledger
 from labkit.ledger import IN_ONE_READING, OF_THE_COPY, VERDICTS, Claim, Record, Verdict
 from press.extension import report
 from press.extension.errata import LISTED, erratum_anchor
+from press.extension.symbols import typeset
 
 ERRATA = "book/errata"
 AUDITS = "audits/"
@@ -190,16 +191,17 @@ def as_html(verdict: Verdict, rows: Iterable[tuple[str, str]], *, audited: bool)
     other documents are told of too.
     """
     claim = verdict.claim
+    says = typeset(escape(claim.says))
     document = "" if audited else f"<code>{claim.document}</code> · "
     body = "".join(
-        f"<dt>{label}</dt><dd{' class=figures' if label in FIGURES else ''}>{told}</dd>"
+        f"<dt>{label}</dt><dd{' class=figures' if label in FIGURES else ''}>{typeset(told)}</dd>"
         for label, told in rows
     )
     state = " open" if audited and claim.verdict in FAILING else ""
     grounds = f" {claim.grounds}" if claim.verdict == "holds" and claim.grounds else ""
     return (
         f'<details class="verdict {named(claim.verdict)}" id="{verdict.anchor}"{state}>'
-        f"<summary>{document}<b>{claim.verdict}</b>{grounds} · {escape(claim.says)}</summary>"
+        f"<summary>{document}<b>{claim.verdict}</b>{grounds} · {says}</summary>"
         f"<dl>{body}</dl></details>"
     )
 

@@ -44,7 +44,10 @@ class Labs(SphinxDirective):
             svg = prefix_ids(drawing.read_text(encoding="utf-8"), f"lab-{topic}")
             card += nodes.raw(text=f'<span class="drawing">{svg}</span>', format="html")
             words = nodes.container(classes=["lab-words"])
-            words += self.parse_text_to_nodes(told(path, built[topic], address))
+            name, *rest = self.parse_text_to_nodes(told(path, built[topic], address))
+            heading = nodes.rubric("", "", *name.children, classes=["lab-name"])
+            heading["heading-level"] = 2
+            words += [heading, *rest]
             card += words
             grid += card
         return [grid]
@@ -89,7 +92,7 @@ def told(path: Path, built: str, address: Address) -> str:
         opened = f"{badge} {opened}"
     return "\n\n".join(
         [
-            f"**{link}**",
+            link,
             built,
             f"{sum(minutes)} minutes, {hard}{after(path)}",
             opened,

@@ -51,6 +51,7 @@ SIGNS = {
     "sqrt": "√", "infty": "∞", "cdot": "·", "times": "×", "top": "T", "sum": "Σ", "partial": "∂",
     "approx": "≈", "le": "≤", "ge": "≥", "ne": "≠", "neq": "≠", "to": "→", "in": "∈", "circ": "∘",
     "lVert": "‖", "rVert": "‖", "dots": "…", "ldots": "…", "cdots": "…", "propto": "∝",
+    "Longrightarrow": "⟹",
 }  # fmt: skip
 TYPESETTING = r"\\(?:text|operatorname|math[a-z]+|[bB]igg?[lr]?|left|right|underbrace|q?quad)\b"
 FRACTION = re.compile(r"\\[td]?frac\s*(?:\{([^{}]*)\}\{([^{}]*)\}|(\d)(\d))")
@@ -139,12 +140,18 @@ def pieces(node: nodes.Node) -> Iterator[str]:
 def formula_text(tex: str) -> str:
     r"""Write a formula as one types it: ``\frac{QK^\top}{\sqrt{d_k}}`` is QK^T / √d_k."""
     tex = re.sub(r"\\(?:begin|end)\{\w+\}|&", " ", tex)
-    tex = re.sub(r"\\[,;! ]|\\\\", " ", re.sub(TYPESETTING, "", tex))
+    tex = re.sub(r"\\[,;! ]|\\\\(?:\[\w+\])?", " ", re.sub(TYPESETTING, "", tex))
     tex = re.sub(r"\\([A-Za-z]+)", lambda match: SIGNS.get(match[1], match[0]), tex)
     tex = re.sub(r"([_^√])\{(\w+)\}", r"\1\2", tex)
-    while tex != (tex := FRACTION.sub(r"\1\3/\2\4", tex)):
+    tex = re.sub(r"([_^])\{\(?([^{}()]*)\)?\}", r"\1(\2)", tex)
+    while tex != (tex := FRACTION.sub(fraction, tex)):
         pass
     return re.sub(r"[\\{}]", "", tex)
+
+
+def fraction(match: re.Match[str]) -> str:
+    parts = (part.strip() for part in match.groups() if part is not None)
+    return "/".join(f"({part})" if re.search(r"\S\s", part) else part for part in parts)
 
 
 def numberless(title: str) -> str:

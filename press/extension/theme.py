@@ -18,16 +18,30 @@ AT_LAST = (
     "const scrolls=e.scrollWidth>e.clientWidth||e.scrollHeight>e.clientHeight;"
     "queueMicrotask(()=>{e.tabIndex=scrolls?0:-1})"
 )
+# A pressed button gives up the focus, so that its tooltip goes. By keyboard that loses one's place.
+DROPS_FOCUS = "(()=>{t.blur()})"
+KEEPS_FOCUS = '(()=>{t.matches(":focus-visible")||t.blur()})'
+# All buttons that copy are called the same.
+COPIES = 'data-clipboard-target="#${id}">'
+COPIES_THIS = (
+    'data-clipboard-target="#${id}" aria-label="Copy'
+    " ${codeCell.closest('.cell_output') ? 'output' : 'code'} ${index + 1}:"
+    """ ${codeCell.textContent.trim().split('\\n')[0].slice(0, 40).replace(/["&<]/g, '')}">"""
+)
+# Bootstrap marks in the contents what comes into a strip of the window, contents.js what is read.
+SPY = ' data-bs-spy="scroll"'
 
 
 def decided(page: str) -> str:
-    """Let a page know before it is drawn whether it is light or dark."""
-    return put(page, UNDECIDED, DECIDED)
+    """Let a page know before it is drawn if it is light or dark, and mark its own contents."""
+    return put(put(page, UNDECIDED, DECIDED), SPY, "")
 
 
-def measured_once(script: str) -> str:
-    """Let the theme's script measure all that scrolls before it writes."""
-    return put(script, IN_TURN, AT_LAST)
+def considerate(script: str) -> str:
+    """Let the scripts of others measure before they write, keep the focus, and name buttons."""
+    for old, new in [(IN_TURN, AT_LAST), (DROPS_FOCUS, KEEPS_FOCUS), (COPIES, COPIES_THIS)]:
+        script = put(script, old, new)
+    return script
 
 
 def put(text: str, old: str, new: str) -> str:

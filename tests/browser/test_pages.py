@@ -17,7 +17,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page
+from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from labkit import ledger
 from press import HTML
@@ -315,6 +315,20 @@ def test_verdicts_stand_beside_their_idea(page: Page, site: str):
                 astray[name, width] = page.evaluate(ASTRAY)
     assert astray
     assert {where: found for where, found in astray.items() if found} == {}
+
+
+def test_the_contents_mark_what_is_read_and_a_button_keeps_the_focus(page: Page, site: str):
+    page.set_viewport_size(WIDE)
+    page.goto(f"{site}/audits/committee.html")
+    marked = page.locator("#pst-page-toc-nav [aria-current]")
+    for part in ("the-code-the-mask", "pitfalls-masking", "the-closing-what-it-stands-for"):
+        page.evaluate("name => document.getElementById(name).scrollIntoView()", part)
+        expect(marked).to_have_attribute("href", f"#{part}")
+        expect(marked).to_be_in_viewport()
+    button = page.locator(".bd-header-article .theme-switch-button")
+    button.focus()
+    page.keyboard.press("Enter")
+    expect(button).to_be_focused()
 
 
 def test_an_expected_error_says_so(page: Page, site: str):

@@ -1,0 +1,74 @@
+"use strict";
+
+// The page's contents mark what is being read: the last heading above a line that lies a third down
+// what one sees of the text, and at the foot of the page at the foot of the window.
+document.addEventListener("DOMContentLoaded", () => {
+  const DOWN = 1 / 3;
+  const column = document.getElementById("pst-secondary-sidebar");
+  const nav = document.getElementById("pst-page-toc-nav");
+  if (!column || !nav) return;
+  const parts = [...nav.querySelectorAll("a")].flatMap((link) => {
+    const heading = document.getElementById(decodeURIComponent(link.hash.slice(1)));
+    const item = link.parentElement;
+    return heading && item ? [{ link, item, heading }] : [];
+  });
+  let asked = false;
+  /** @type {HTMLElement | undefined} */
+  let chosen; // in the contents: where the page ends before it, its heading is not on top
+  /** @type {HTMLElement | undefined} */
+  let marked;
+
+  const bottomOf = (/** @type {string} */ name) => (
+    document.querySelector(name)?.getBoundingClientRect().bottom ?? 0
+  );
+
+  function read() {
+    if (chosen && parts.some(({ link, heading }) => link === chosen && isInSight(heading))) return chosen;
+    const top = Math.max(0, bottomOf(".bd-header-article"), bottomOf(".stage-pinned .live"));
+    const { scrollHeight } = document.documentElement;
+    const most = scrollHeight - innerHeight;
+    const glide = Math.min(most, innerHeight);
+    const near = glide > 0 ? Math.max(0, 1 - (most - scrollY) / glide) : 0;
+    const line = top + (innerHeight - top) * (DOWN + (1 - DOWN) * near);
+    return parts.findLast(({ heading }) => heading.getBoundingClientRect().top <= line)?.link;
+  }
+  function isInSight(heading) {
+    const { top } = heading.getBoundingClientRect();
+    return top >= 0 && top < innerHeight;
+  }
+  function mark() {
+    asked = false;
+    const now = read();
+    if (now === marked) return;
+    marked?.removeAttribute("aria-current");
+    now?.setAttribute("aria-current", "location");
+    marked = now;
+    for (const { link, item } of parts) {
+      const holds = item.contains(now ?? null);
+      link.classList.toggle("active", holds);
+      item.classList.toggle("active", holds);
+    }
+    if (now) bringIntoSight(now, column);
+  }
+  // Within the column alone: what would scroll the page, too, is no help to who reads it.
+  function bringIntoSight(link, scrolled) {
+    const [box, room] = [link, scrolled].map((one) => one.getBoundingClientRect());
+    if (box.top < room.top || box.bottom > room.bottom) {
+      scrolled.scrollTop += box.top - room.top - room.height / 2;
+    }
+  }
+
+  nav.addEventListener("click", ({ target }) => {
+    chosen = parts.find(({ link }) => target instanceof Node && link.contains(target))?.link;
+    ask();
+  });
+  for (const kind of ["wheel", "touchmove", "keydown"]) {
+    addEventListener(kind, () => { chosen = undefined; }, { passive: true });
+  }
+  function ask() {
+    if (!asked) requestAnimationFrame(mark);
+    asked = true;
+  }
+  for (const kind of ["scroll", "resize", "load"]) addEventListener(kind, ask, { passive: true });
+  ask();
+});

@@ -1,0 +1,66 @@
+"""Folds that are called alike on a page: to who listens, each says what it belongs to."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from html import escape
+from typing import Any
+
+from docutils import nodes
+from sphinx.application import Sphinx
+
+from press.extension.search import numberless, text_of
+
+PARTS = re.compile(r'<section id="([^"]+)"|</section>|<summary>([^<]+)</summary>')
+EXERCISES = "exercises"
+
+
+def name_folds(
+    app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: nodes.document | None
+) -> None:
+    """Name the folds of a page, such as an answer, after their exercise or section."""
+    if doctree is None or "body" not in context:
+        return
+    titles = {
+        name: numberless(text_of(section[0]))
+        for section in doctree.findall(nodes.section)
+        for name in section["ids"]
+    }
+    context["body"] = named(context["body"], titles)
+
+
+def named(body: str, titles: dict[str, str]) -> str:
+    """Label each fold whose words stand more than once.
+
+    >>> fold = "<summary>Answer</summary>"
+    >>> named(f'<section id="exercises">{fold}{fold}</section>', {})[24:]
+    '<summary aria-label="Answer to exercise 1">Answer</summary>\
+<summary aria-label="Answer to exercise 2">Answer</summary></section>'
+    """
+    alike = Counter(match[2] for match in PARTS.finditer(body))
+    within, counts = list[str](), Counter[tuple[str, str]]()
+
+    def labelled(match: re.Match[str]) -> str:
+        section, words = match.groups()
+        if section:
+            within.append(section)
+        elif not words:
+            del within[-1:]
+        elif alike[words] > 1 and within:
+            at = within[-1]
+            counts[at, words] += 1
+            count = counts[at, words]
+            if at == EXERCISES:
+                label = f"{words} to exercise {count}"
+            else:
+                label = f"{words}: {titles.get(at, at)}{f', {count}' if count > 1 else ''}"
+            return f'<summary aria-label="{escape(label)}">{words}</summary>'
+        return match[0]
+
+    return PARTS.sub(labelled, body)
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    app.connect("html-page-context", name_folds)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,140 @@
+"""Tables on the page, printed by a cell or written in the text: one look, and names to listen to.
+
+Numbers stand to the right, a range is never torn, the first entry names its row, and a table
+without a caption is called after its section.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from html import escape, unescape
+from typing import Any
+
+from docutils import nodes
+from sphinx.application import Sphinx
+
+from press.extension.search import text_of
+
+RANGE = re.compile(r"\d[\d.,]*(?:–| to )\d[\d.,]*")
+ROW = re.compile(r"<tr>(.*?)</tr>", re.DOTALL)
+CELL = re.compile(r"<(t[dh])\b([^>]*)>(.*?)</\1>", re.DOTALL)
+WRITTEN = re.compile(r'<table class="table|<th class="(head|stub)')
+NUMBERS = re.compile(r"(?!.*=)(?:[\W\d]|(?<![a-z])(?:[KMGT]?B|ms|inf|nan|to|of)(?![a-z]))*")
+LONG = 16  # characters of words that need a column of their own width, of numbers that break
+
+
+def dress(app: Sphinx, doctree: nodes.document) -> None:
+    """Let the columns of each table know what they hold."""
+    for table in doctree.findall(nodes.table):
+        dress_written(table)
+    names = called(node for node in doctree.findall(nodes.raw) if is_printed(node))
+    for node, name in names:
+        node.children[:] = [nodes.Text(printed(node.astext(), name))]
+
+
+def is_printed(node: nodes.Node) -> bool:
+    return isinstance(node, nodes.raw) and node.astext().startswith("<table>")
+
+
+def called(tables: Iterable[nodes.Element]) -> Iterator[tuple[nodes.Element, str]]:
+    """Call each table after its section, and count those that share one."""
+    counts = dict[str, int]()
+    for table in tables:
+        section = table.parent
+        while section and not isinstance(section, nodes.section):
+            section = section.parent
+        name = text_of(section[0]) if section else "Table"
+        counts[name] = counts.get(name, 0) + 1
+        yield table, name if counts[name] == 1 else f"{name}, table {counts[name]}"
+
+
+def kind(texts: Iterable[str]) -> str:
+    """Say what a column holds: numbers, few words, or many.
+
+    >>> kind(["0.5 (0.4–0.6)", "–"]), kind(["right", "wrong"]), kind(["4 KB", "nothing is right"])
+    ('numbers', 'words', 'words')
+    """
+    told = [text for text in texts if text]
+    numbers = [text for text in told if NUMBERS.fullmatch(text) and re.search(r"\d", text)]
+    if 2 * len(numbers) > sum(text != "–" for text in told):
+        return "numbers"
+    return "words long" if max(map(len, told), default=0) > LONG else "words"
+
+
+def is_whole(text: str) -> bool:
+    """Say whether an entry is short enough to stay on its line."""
+    return len(text) <= LONG and NUMBERS.fullmatch(text) is not None
+
+
+def dress_written(table: nodes.table) -> None:
+    """Name the rows of a table of the text by their first entries, and mark its columns."""
+    group = next(iter(table.findall(nodes.tgroup)))
+    specs = [node for node in group if isinstance(node, nodes.colspec)]
+    if len(specs) > 1:
+        specs[0]["stub"] = 1
+    rows = [list(row) for row in table.findall(nodes.row)]
+    for column in list(zip(*rows, strict=False))[1:]:
+        aligned = any("text-" in name for entry in column for name in entry["classes"])
+        what = kind(map(text_of, column[1:])).split()
+        for entry in column:
+            entry["classes"] += [name for name in what if not (aligned and name == "numbers")]
+            entry["classes"] += ["joined"] if is_whole(text_of(entry)) else []
+    for text in list(table.findall(nodes.Text)):
+        if RANGE.search(text):
+            pieces = re.split(f"({RANGE.pattern})", text)
+            text.parent.replace(
+                text,
+                [
+                    nodes.inline("", piece, classes=["joined"]) if i % 2 else nodes.Text(piece)
+                    for i, piece in enumerate(pieces)
+                ],
+            )
+
+
+def printed(table: str, name: str) -> str:
+    """Write a table that a cell has printed with what its columns hold, and with its name."""
+    rows = [[plain(cell[2]) for cell in CELL.findall(row)] for row in ROW.findall(table)]
+    kinds = ["", *(kind(texts[1:]) for texts in list(zip(*rows, strict=True))[1:])]
+    at = iter([what for _ in rows for what in kinds])
+
+    def cell(match: re.Match[str]) -> str:
+        held = RANGE.sub(r'<span class="joined">\g<0></span>', match[3])
+        what = " ".join([next(at), *(["joined"] if is_whole(plain(match[3])) else [])]).strip()
+        mark = f' class="{what}"' if what else ""
+        return f"<{match[1]}{match[2]}{mark}>{held}</{match[1]}>"
+
+    label = "" if "<caption>" in table else f' aria-label="{escape(name)}"'
+    return CELL.sub(cell, table).replace("<table>", f"<table{label}>", 1)
+
+
+def plain(html: str) -> str:
+    return unescape(re.sub("<[^>]+>", "", html))
+
+
+def name_tables(
+    app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: nodes.document | None
+) -> None:
+    """Write what docutils leaves out: what a table is called, and what a head is the head of."""
+    if doctree is None or "body" not in context:
+        return
+    names = iter([name for _, name in called(doctree.findall(nodes.table))])
+    context["body"] = WRITTEN.sub(named(names), context["body"])
+
+
+def named(names: Iterator[str]) -> Callable[[re.Match[str]], str]:
+    def tag(match: re.Match[str]) -> str:
+        if match[1]:
+            scope = "col" if match[1] == "head" else "row"
+            return match[0].replace("<th", f'<th scope="{scope}"')
+        return match[0].replace("<table", f'<table aria-label="{escape(next(names))}"')
+
+    return tag
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    app.connect(
+        "doctree-read", dress, priority=550
+    )  # before formulas are bound to what touches them
+    app.connect("html-page-context", name_tables)
+    return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from labkit.figures.base import MIME
 from press import ROOT
 from press.notebooks import NOTEBOOKS, code_cells, name, outputs, read
 
@@ -50,6 +51,13 @@ def test_metadata_is_canonical(path: Path):
     notebook = read(path)
     assert set(notebook.metadata) == {"kernelspec"}
     assert all(set(cell.metadata) <= {"tags"} for cell in notebook.cells)
+
+
+@each_notebook
+def test_the_call_of_a_live_figure_is_folded(path: Path):
+    for cell in code_cells(read(path)):
+        if any(MIME in output.get("data", {}) for output in cell.outputs):
+            assert "hide-input" in cell.metadata.get("tags", []), cell.source
 
 
 @each_notebook

@@ -44,13 +44,13 @@ def test_the_first_page_leads_to_every_chapter_lab_and_audit(page: Page, site: s
 
 
 @pytest.mark.parametrize("window", [WIDE, PHONE], ids=["wide", "phone"])
-def test_name_promise_and_figure_are_on_the_first_screen(
+def test_name_promise_start_and_figure_are_on_the_first_screen(
     window: dict[str, int], page: Page, site: str
 ):
     page.set_viewport_size(window)
     page.goto(f"{site}/{FIRST}.html")
-    for part in ("article h1", "article h1 + p", ".stage-bar", ".stage-scene"):
-        box = page.locator(part).bounding_box()
+    for part in ("article h1", "article h1 + p", ".front-start a", ".stage-bar", ".stage-chip"):
+        box = page.locator(part).first.bounding_box()
         assert box["y"] + box["height"] <= window["height"], part
 
 
@@ -115,7 +115,7 @@ def test_the_query_is_dragged_by_mouse_and_keys(page: Page, site: str):
     shown = open_figure(page, site, "stage")
     shown.get_by_text("Values as a table").click()
     shown.get_by_role("button", name="Step 5: weights").click()
-    said, handle = shown.get_by_role("status").first, shown.get_by_role("slider", name="Query of")
+    said, handle = shown.locator(".live-spoken"), shown.get_by_role("slider", name="Query of")
     expect(said).to_contain_text("that of “mia”: > 99%")
     plane = shown.locator(".stage-frame").bounding_box()
     x, y = plane["x"] + plane["width"] / 2, plane["y"] + plane["height"] / 2

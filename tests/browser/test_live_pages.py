@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Locator, Page
+from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
 
 from labkit.figures import live, small_gpt
 from labkit.figures.base import number_text
@@ -82,7 +82,7 @@ READ_CONTROLS = """figure => [...figure.querySelectorAll("[data-trait]")].map(co
 READ_VALUES = """figure => Object.fromEntries(
   [...figure.querySelectorAll("table[data-values]")].map(table => [
     table.dataset.values,
-    [...table.querySelectorAll("tbody td")].map(cell => cell.textContent),
+    [...table.querySelectorAll("tbody td")].map(cell => cell.dataset.exact),
   ]),
 )"""
 
@@ -248,7 +248,7 @@ def differing(shown: Locator, figure: str, state: dict[str, Any]) -> list[str]:
 
 def tell(told: list[str], known: list[float]) -> bool:
     """Say whether texts tell these numbers, to seven digits."""
-    numbers = [float(text.replace("−", "-").replace("∞", "inf")) for text in told]
+    numbers = [float(text.replace("Infinity", "inf")) for text in told]
     return len(numbers) == len(known) and all(
         math.isclose(number, float(right), rel_tol=1e-6, abs_tol=1e-6)
         or (math.isnan(number) and math.isnan(float(right)))
@@ -473,6 +473,13 @@ def test_the_next_step_keeps_the_focus_to_the_end(page: Page, site: str, figure:
         page.keyboard.press(key)
         assert read_state(shown, figure) == state, "there is no further step"
     check_values(shown, figure, state)
+
+
+def test_a_change_is_read_out_in_one_place(opened: Opened, dice: random.Random):
+    heard = opened.shown.locator("[role=status], output:not([aria-live=off])")
+    assert heard.count() == 1
+    turn(opened.page, opened.shown.locator(f"{VALUED}:visible").first, dice)
+    expect(heard).to_have_text(re.compile(r"\w"))
 
 
 def test_its_numbers_are_those_of_labkit_on_a_phone_in_the_dark(

@@ -198,8 +198,7 @@ function machines() {
 /** @type {Render} */
 function render({ model, el }) {
   const view = new View({ model, el }, "send a message");
-  const told = spoken();
-  told.node.classList.add("live-two-lines", "live-long");
+  const told = spoken([2, 4]);
   const drawn = machines();
   const messages = () => 2 * (view.get("world") - 1);
   const at = () => Math.min(view.get("step"), messages());

@@ -111,7 +111,7 @@ function render({ model, el }) {
       choose: (i, j) => view.set("chosen", `${quantity} ${i + 1} ${j + 1}`),
     });
   }
-  const [told, compared] = [spoken(), spoken()];
+  const [told, compared] = [spoken([2, 4]), spoken([1, 2])];
   const { given, claims, document: source } = model.get("printed");
   const back = button("Back to the example", () => {
     for (const trait of ["Q", "K", "V"]) view.set(trait, given[trait]);

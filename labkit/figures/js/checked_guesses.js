@@ -107,8 +107,7 @@ function sentence({ p, accepted, written, guesses, words }) {
 /** @type {Render} */
 function render({ model, el }) {
   const view = new View({ model, el }, "change the draft");
-  const [told, drawn, reach] = [spoken(), stacks(), bars({ colour: "weight" })];
-  told.node.classList.add("live-sentence");
+  const [told, drawn, reach] = [spoken([2, 3]), stacks(), bars({ colour: "weight" })];
   const items = LEGEND.map(([name, words]) =>
     element("li", {}, element("i", { class: name }), element("span", {}, words)),
   );

@@ -2,6 +2,10 @@
 
 import { element, phrase, row, still, unique, write } from "./elements.js";
 
+// A number beside what has told it already.
+/** @type {(attributes: Record<string, string>) => HTMLOutputElement} */
+export const quiet = (attributes) => element("output", { ...attributes, "aria-live": "off" });
+
 /** @type {Control} */
 export function slider(view, trait, { label }) {
   const id = unique();
@@ -14,7 +18,7 @@ export function slider(view, trait, { label }) {
     "data-trait": trait,
     oninput: () => view.set(trait, steps[input.value]),
   });
-  const shown = element("output", { for: id });
+  const shown = quiet({ for: id });
   view.follow([trait], () => {
     input.value = String(steps.indexOf(view.get(trait)));
     input.setAttribute("aria-valuetext", view.get(trait));
@@ -89,7 +93,7 @@ const isAble = (made) => made.getAttribute("aria-disabled") !== "true";
 // A count that buttons change: it is read as text.
 /** @type {Control} */
 export function counter(view, trait, { label }) {
-  const shown = element("output", { "data-trait": trait });
+  const shown = quiet({ "data-trait": trait });
   view.follow([trait], () => write(shown, String(view.get(trait))));
   return element("span", { class: "live-control" }, phrase(label), shown);
 }

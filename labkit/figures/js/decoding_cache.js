@@ -164,9 +164,8 @@ function going(view) {
 function render({ model, el }) {
   const view = new View({ model, el }, "take a step");
   const { words } = textOf(view);
-  const [grid, signs, told] = [filling(words), legend(), spoken()];
+  const [grid, signs, told] = [filling(words), legend(), spoken([2, 3])];
   const [counted, steps] = [meters(2), going(view)];
-  told.node.classList.add("live-sentence");
   // As many as can be read, to draw the bars in one scale.
   const most = sum(range(words.length + 1));
 

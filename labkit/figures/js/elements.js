@@ -69,13 +69,14 @@ export function phrase(text) {
 
 const set = new WeakMap();
 
-// Changes a text that may have symbols.
-/** @type {(node: Element, text: string) => void} */
+// Changes a text that may have symbols, and says whether it was another one.
+/** @type {(node: Element, text: string) => boolean} */
 export function tell(node, text) {
-  if (set.get(node) === text) return;
+  if (set.get(node) === text) return false;
   set.set(node, text);
   if (SYMBOLS.test(text) || node.children.length) node.replaceChildren(...typeset(text));
   else write(node, text);
+  return true;
 }
 
 /** @type {(...nodes: Child[]) => HTMLElement} */
@@ -83,11 +84,25 @@ export function row(...nodes) {
   return element("div", { class: "live-row" }, ...nodes);
 }
 
-// A sentence that is read out when it changes.
-/** @type {() => Part & { say: (text: string) => void }} */
-export function spoken() {
-  const node = element("p", { class: "live-spoken", role: "status" });
-  return { node, say: (text) => tell(node, text) };
+// Keeps the room of so many lines: in a wide window, on a phone, and on a narrow one.
+/** @type {(node: HTMLElement, wide: number, phone?: number, narrow?: number) => HTMLElement} */
+export function keepLines(node, wide, phone = wide, narrow = phone) {
+  node.classList.add("live-lines");
+  for (const [name, count] of Object.entries({ wide, phone, narrow })) node.style.setProperty(`--${name}`, String(count));
+  return node;
+}
+
+// A sentence about what is shown, with the room of so many lines; the figure reads it out.
+/** @type {(lines?: [wide: number, phone?: number, narrow?: number], kind?: string) =>
+ *   Part & { say: (text: string) => void }} */
+export function spoken([wide, phone, narrow] = [1], kind = "live-spoken") {
+  const node = keepLines(element("p", { class: kind }), wide, phone, narrow);
+  return {
+    node,
+    say(text) {
+      if (tell(node, text)) node.dispatchEvent(new Event("said", { bubbles: true }));
+    },
+  };
 }
 
 // Where there is room, a fold is open.

@@ -117,7 +117,7 @@ export function nextWords(known) {
 // The chosen head's weights, large, with the words from which and to which one of them is chosen.
 export function chosenHead(view) {
   const words = () => view.get("story").split(" ");
-  const [place, pointed] = [spoken(), element("p", { class: "live-pointed" })];
+  const [place, pointed] = [spoken([2, 2, 3]), element("p", { class: "live-pointed" })];
   const node = element("div", { class: "live-half" });
   const large = element("div", {
     class: "live-large live-scroll",

@@ -1,6 +1,6 @@
 import { counter, slider } from "./controls.js";
 import { shade } from "./drawings.js";
-import { element, row, spoken, tell, write } from "./elements.js";
+import { element, row, spoken, write } from "./elements.js";
 import { sum } from "./mathematics.js";
 import { buttonGrid } from "./tables.js";
 import { plural, show } from "./text.js";
@@ -96,7 +96,7 @@ function render({ model, el }) {
     view.set("head", j);
   });
   const key = legend(targets, jobs);
-  const [told, chosen] = [spoken(), element("p", { class: "map-chosen", role: "status" })];
+  const [told, chosen] = [spoken([1, 2]), spoken([2, 4], "map-chosen")];
 
   function draw() {
     const [line, layer, head] = ["line", "layer", "head"].map((trait) => view.get(trait));
@@ -114,7 +114,7 @@ function render({ model, el }) {
     const shares = order.map((at) => `${show(found[at], 2)} to ${targets[at].name}`).join(", ");
     const own = jobs.filter((job) => job.layer === layer && job.head === head);
     const passed = own.map(({ name }) => ` It passed a test: ${name}.`).join("");
-    tell(chosen, `Head (${layer}, ${head}) gives ${shares}.${passed}`);
+    chosen.say(`Head (${layer}, ${head}) gives ${shares}.${passed}`);
     view.values({
       "heads above the line": [...over, any],
       "largest share": ranked.map((across) => across.map(({ most }) => most)),
@@ -131,7 +131,7 @@ function render({ model, el }) {
     told.node,
     key.node,
     map.node,
-    chosen,
+    chosen.node,
   );
   view.follow(["line", "layer", "head"], draw);
   return view.close;

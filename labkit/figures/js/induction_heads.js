@@ -1,6 +1,6 @@
 import { choice, pick } from "./controls.js";
 import { shade } from "./drawings.js";
-import { element, row, spoken, write } from "./elements.js";
+import { element, keepLines, row, spoken, write } from "./elements.js";
 import { keptRuns } from "./gpt.js";
 import { pairDrawing } from "./induction_drawing.js";
 import { loan } from "./loan.js";
@@ -123,7 +123,7 @@ const TELL = [
 function panels(view) {
   const { counts, names, surnames, h, heads } = view.get("given");
   const made = view.options("step").map(() => {
-    const [table, note] = [coloured(), element("p", { class: "pair-note" })];
+    const [table, note] = [coloured(), keepLines(element("p", { class: "pair-note" }), 3)];
     return { table, note, node: element("div", {}, table.node, note) };
   });
   const off = (i) => (view.get("off") === `head ${i + 1}` ? ", off" : "");
@@ -207,10 +207,9 @@ function render({ model, el }) {
     draw();
   });
   const found = outcomes(view, lent.model);
-  const [scene, side, told] = [pairDrawing(), panels(view), spoken()];
+  const [scene, side, told] = [pairDrawing(), panels(view), spoken([2, 4, 5])];
   const step = element("data", { hidden: "", "data-trait": "step" });
-  const below = element("p", { class: "pair-loaded", role: "status", tabindex: "-1" }, lent.loader);
-  told.node.classList.add("pair-told");
+  const below = element("p", { class: "pair-loaded", tabindex: "-1" }, lent.loader);
 
   function draw() {
     const values = found();

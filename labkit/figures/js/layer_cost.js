@@ -35,7 +35,7 @@ function render({ model, el }) {
   const table = coloured();
   const shares = bars({ colour: "orange", touching: true });
   shares.node.classList.add("live-shares");
-  const told = spoken();
+  const told = spoken([2, 3]);
   const byWidth = Object.entries(view.get("models")).sort(([, a], [, b]) => a[1] - b[1]);
   const models = byWidth.map(([name, sizes]) =>
     button(name, () =>

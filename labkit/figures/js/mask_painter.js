@@ -102,8 +102,7 @@ function render({ model, el }) {
   const view = new View({ model, el }, "paint a cell");
   const mask = paintable(view, "mask", { label: "Mask", axes: ["query", "key"] });
   const [scoresTable, weightsTable] = [coloured(), coloured()];
-  const told = spoken();
-  told.node.classList.add("live-two-lines", "live-long");
+  const told = spoken([2, 4]);
   const positions = numbered(model.get("mask").length);
   const repaint = (flag) => () =>
     view.set("mask", view.get("mask").map((line, i) => line.map((old, j) => flag(i, j, old))));
@@ -135,13 +134,15 @@ function render({ model, el }) {
     });
     const open = may.flat().filter(Boolean).length;
     const empty = may.flatMap((line, i) => (line.includes(true) ? [] : [i]));
-    const blind = empty.map(
-      (i) => ` Query ${i + 1} has no key left, and its weights sum to ${show(sums[i], 2)}.`,
-    );
+    const which = empty.map((i) => i + 1).join(", ");
+    const blind = empty.length
+      ? ` ${empty.length > 1 ? `Queries ${which} have` : `Query ${which} has`} no key left, ` +
+        `and ${empty.length > 1 ? "their" : "its"} weights sum to ${show(sums[empty[0]], 2)}.`
+      : "";
     const future = Number.isNaN(share)
       ? "no weight is left"
       : `${show(share, 2)} of all weight lies on the future`;
-    told.say(`${open} of ${may.flat().length} pairs may attend; ${future}.${blind.join("")}`);
+    told.say(`${open} of ${may.flat().length} pairs may attend; ${future}.${blind}`);
     view.values({
       "scores after the mask": masked,
       weights,

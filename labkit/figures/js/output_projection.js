@@ -121,7 +121,7 @@ function outputTables(answers) {
   return {
     inARow: element("div", {}, sideBySide.node, product.node),
     written: written.node,
-    ofOne: element("div", {}, summed.node, one.node),
+    ofOne: element("div", { class: "live-roomy" }, summed.node, one.node),
     votes: votes.node,
     draw,
   };
@@ -134,7 +134,7 @@ function render({ model, el }) {
   const W_O = editable(view, "W_O", { label: "W_O", axes: ["row", "number"] });
   const given = view.get("given");
   const tables = outputTables(given.answers);
-  const [told, compared] = [spoken(), spoken()];
+  const [told, compared] = [spoken([3, 4, 5]), spoken([2, 3, 4])];
   const start = view.get("W_O");
   const sharing = toggle(view, "shared", {
     label: "Shared projections: head 2 gives what head 1 gives",
@@ -150,7 +150,7 @@ function render({ model, el }) {
     // A head that is switched off has no colour, and neither have its rows.
     const colour = (head) => (on[head] ? of(head) : "none");
     tables.draw(found, colour);
-    tables.ofOne.hidden = !shared;
+    tables.ofOne.classList.toggle("live-away", !shared);
     paint(heads, colour);
     paint(W_O, (at) => colour(Math.floor(at / 2)));
     const acting = [on[0] || (shared && on[1]), on[1] && !shared];
@@ -185,7 +185,8 @@ function render({ model, el }) {
       sharing,
     ),
     row(heads.node, W_O.node),
-    row(tables.inARow, tables.written, tables.votes, tables.ofOne),
+    row(tables.inARow, tables.written),
+    row(tables.votes, tables.ofOne),
     row(
       identity,
       back,

@@ -1,5 +1,5 @@
 import { choice } from "./controls.js";
-import { drawing, element, row, spoken, still, write } from "./elements.js";
+import { drawing, element, keepLines, row, spoken, still, write } from "./elements.js";
 import { appear, arrow, box, controls, steps, travel, word } from "./machines.js";
 import { range, sum } from "./mathematics.js";
 import { plural, whole } from "./text.js";
@@ -224,8 +224,7 @@ function pairGrid() {
 /** @type {Render} */
 function render({ model, el }) {
   const view = new View({ model, el }, "take a step");
-  const [told, time] = [spoken(), element("p", { class: "machines-time" })];
-  told.node.classList.add("live-two-lines", "live-long");
+  const [told, time] = [spoken([2, 4]), keepLines(element("p"), 1, 2)];
   const [ring, grid] = [machines(), pairGrid()];
   const now = () => Math.min(view.get("step"), view.get("world"));
   const going = steps(view, { label: "Step", now, span: () => [1, view.get("world")] });

@@ -50,7 +50,7 @@ function render({ model, el }) {
   const view = new View({ model, el }, "draw again");
   const weightsChart = bars({ colour: "blue" });
   const histogram = bars({ colour: "orange", touching: true });
-  const told = spoken();
+  const told = spoken([2, 3]);
   const [widths, allKeys] = [view.options("d_k"), view.options("n_k")];
   const [, mostDraws] = view.options("draws");
   const more = [1, 100].map((count) =>

@@ -124,8 +124,7 @@ function tell(view, { words, rows, weights, answers }, shape) {
 /** @type {Render} */
 function render({ model, el }) {
   const view = new View({ model, el }, "choose a note and who asks");
-  const [scene, map, table, told] = [texts(), plane(), coloured(), spoken()];
-  told.node.classList.add("live-two-lines");
+  const [scene, map, table, told] = [texts(), plane(), coloured(), spoken([2])];
   const turn = slider(view, "turn", { label: "Turn your own query" });
 
   function draw() {
@@ -154,7 +153,7 @@ function render({ model, el }) {
     row(choice(view, "note", { label: "Note" }), choice(view, "asking", { label: "Asked by" }), turn),
     element(
       "div", { class: "cross" },
-      element("div", { class: "cross-left" }, scene.node, told.node, table.node), map.node,
+      scene.node, told.node, map.node, table.node,
     ),
   );
   view.follow(["note", "asking", "turn"], draw);

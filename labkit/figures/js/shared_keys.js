@@ -92,8 +92,7 @@ function sentence({ h_kv, how, held, all, kl }) {
 /** @type {Render} */
 function render({ model, el }) {
   const view = new View({ model, el }, "let heads share");
-  const [told, right] = [spoken(), meters(4)];
-  told.node.classList.add("live-sentence");
+  const [told, right] = [spoken([2, 3]), meters(4)];
   const [relations] = view.get("axes")["probability of the right word"];
   const high = KEPT + LAYERS * (BOX + 3);
   const size = { viewBox: `0 0 ${WIDE} ${high}`, width: WIDE, height: high };

@@ -133,18 +133,22 @@ function changes(view, text, stop) {
   return { select, taps, back };
 }
 
-// What is told of the next word, and of the words that fall where heads are `off`.
-/** @type {(next: string, found: { allowed: string[], off: string[], lost: string[], n: number }) => string} */
-function sentence(next, { allowed, off, lost, n }) {
+// What is told of the next word.
+/** @type {(next: string, allowed: string[]) => string} */
+function sentence(next, allowed) {
   const law =
     allowed.length === 0
       ? "No story of the rules goes like this."
       : `The rules allow ${allowed.length > 4 ? `${allowed.length} words` : list(allowed)}.`;
-  const missed = off.length
-    ? ` Without ${off.join(", ")}, ${lost.length} of ${n} words fall by more than ${BROKEN}` +
-      `${lost.length ? `, marked ↓: ${list(lost)}` : ""}.`
-    : "";
-  return `Next comes ${next}. ${law}${missed}`;
+  return `Next comes ${next}. ${law}`;
+}
+
+// What is told, where heads are switched, of the words that fall where some are off.
+/** @type {(off: string[], lost: string[], n: number) => string} */
+function loss(off, lost, n) {
+  if (!off.length) return "All heads are on.";
+  const which = lost.length ? `, marked ↓: ${list(lost)}` : "";
+  return `Without ${off.join(", ")}, ${lost.length} of ${n} words fall by more than ${BROKEN}${which}.`;
 }
 
 // The words, their probabilities and the heads; `draw` gives what is told of them.
@@ -173,12 +177,13 @@ function parts(view) {
       return `from “${words[query]}” most, ${show(weights[query][best], 2)}, to “${words[best]}”`;
     });
     large.draw(values.weights, query, key);
-    return sentence(`“${likeliest.word}” with ${show(likeliest.p[1], 2)}`, {
-      allowed: known.filter((_, i) => values["next word"][i][2] > 0),
-      off,
-      lost: words.filter((_, i) => fell[i]),
-      n,
-    });
+    return {
+      next: sentence(
+        `“${likeliest.word}” with ${show(likeliest.p[1], 2)}`,
+        known.filter((_, i) => values["next word"][i][2] > 0),
+      ),
+      missed: loss(off, words.filter((_, i) => fell[i]), n),
+    };
   }
   return { next, said, small, large, draw };
 }
@@ -191,8 +196,8 @@ function render({ model, el }) {
     draw();
   });
   const found = outcomes(view, lent.model);
-  const told = spoken();
-  const text = storyBox(view, view.get("given"));
+  const [told, missed] = [spoken([1, 2, 3]), spoken([1, 2, 3], "live-missed")];
+  const text = storyBox(view, view.get("given"), lent.loader);
   const { one, play, stop } = writer(view, { lent, next: found.next, text, told });
   const { select, taps, back } = changes(view, text, stop);
   const { next, said, small, large, draw: drawParts } = parts(view);
@@ -203,7 +208,9 @@ function render({ model, el }) {
       lent.load(() => {});
       return;
     }
-    told.say(drawParts(shown));
+    const says = drawParts(shown);
+    told.say(says.next);
+    missed.say(says.missed);
     // Named here, for a notebook keeps the order of what is stored by the alphabet.
     view.values({
       "next word": shown.values["next word"],
@@ -215,7 +222,7 @@ function render({ model, el }) {
   const half = (...nodes) => element("div", { class: "live-half" }, ...nodes);
   const title = element("p", { class: "live-side-title" }, "Each word's probability");
   view.add(
-    row(element("label", { class: "live-control" }, "A story about", select), lent.loader),
+    row(element("label", { class: "live-control" }, "A story about", select)),
     text.node,
     taps,
     row(one, play, back, slider(view, "temperature", { label: "Temperature (0: the likeliest)" })),
@@ -226,6 +233,7 @@ function render({ model, el }) {
       counter(view, "layer", { label: "Layer" }),
       counter(view, "head", { label: "Head" }),
     ),
+    missed.node,
     row(half(small.node), roomy() ? large.node : fold("The chosen head, large", false, large.node)),
   );
   view.follow(["story", "heads_on", "layer", "head", "query", "key"], draw);

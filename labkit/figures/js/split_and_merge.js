@@ -1,6 +1,6 @@
 import { able, beside, button, choice, slider } from "./controls.js";
 import { COLOURS, shade } from "./drawings.js";
-import { element, row, spoken, tell, write } from "./elements.js";
+import { element, keepLines, row, spoken, tell, write } from "./elements.js";
 import { matmul, softmax, transpose } from "./mathematics.js";
 import { coloured } from "./tables.js";
 import { numbered, show } from "./text.js";
@@ -109,7 +109,7 @@ function sizes({ first, blocks }) {
 
 /** @type {(words: number) => Part & { draw(layout: Layout, right: Layout, words: string[], title: string, text: string): void }} */
 function side(most) {
-  const [heading, note] = [element("p", { class: "live-side-title" }), element("p")];
+  const [heading, note] = [element("p", { class: "live-side-title" }), keepLines(element("p"), 4)];
   const tables = Array.from({ length: most }, coloured);
   const shown = element("div", { class: "live-row live-blocks" });
   return {
@@ -152,7 +152,7 @@ function render({ model, el }) {
   const view = new View({ model, el }, "take a step");
   const given = view.get("given");
   const [rightSide, wrongSide] = [side(5), side(5)];
-  const [told, storage] = [spoken(), element("ul", { class: "live-strip" })];
+  const [told, storage] = [spoken([2, 4]), element("ul", { class: "live-strip" })];
   const last = NAMES.length - 1;
   const by = (change) => () => {
     view.set("step", Math.min(Math.max(view.get("step") + change, 0), last));

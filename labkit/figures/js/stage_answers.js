@@ -1,7 +1,7 @@
 // The answers with their probabilities, and what a bug does to all sentences.
 
 import { button, choice } from "./controls.js";
-import { element, write } from "./elements.js";
+import { element, spoken, write } from "./elements.js";
 import { isAnswered, largest, wrongOnes } from "./stage_model.js";
 import { share, verdict } from "./stage_words.js";
 
@@ -40,13 +40,13 @@ export const bugOf = (view) => (view.options("bug").includes(view.get("bug")) ? 
 /** @type {(view: View, given: import("./stage_model.js").Pocket, load: (text: string) => void) =>
  *   Part & { draw(): number }} */
 export function breakIt(view, given, load) {
-  const told = element("p", { class: "stage-verdict", role: "status" });
+  const told = spoken([2, 2, 3], "stage-verdict");
   const shown = Array.from({ length: NAMED }, (_, i) => button("", () => load(wrong[i])));
   const select = choice(view, "bug", { label: "Break it:" });
   /** @type {string[]} */
   let wrong = [];
   return {
-    node: element("div", { class: "stage-break" }, select, told, element("div", { class: "stage-wrong-ones" }, ...shown)),
+    node: element("div", { class: "stage-break" }, select, told.node, element("div", { class: "stage-wrong-ones" }, ...shown)),
     draw() {
       const [bug, vectors] = [bugOf(view), view.get("vectors")];
       wrong = wrongOnes(given, vectors, bug);
@@ -55,7 +55,7 @@ export function breakIt(view, given, load) {
       wrong = wrong.filter((_, i) => i % apart === 0).slice(0, NAMED);
       const count = wrongOnes(given, vectors, bug).length;
       const changed = JSON.stringify(vectors) !== JSON.stringify(given.vectors);
-      write(told, verdict(bug, count, given.sentences.length, changed));
+      told.say(verdict(bug, count, given.sentences.length, changed));
       shown.forEach((one, i) => {
         write(one, wrong[i] ?? "");
         one.classList.toggle("stage-gone", i >= wrong.length);

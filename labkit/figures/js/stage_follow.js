@@ -35,6 +35,7 @@ function leader(figure, model, links) {
   // What a link has set stays until the reader has read on.
   function choose(link) {
     held = scrollY;
+    figure.querySelector(".live")?.dispatchEvent(new Event("played"));
     set(nameOf(link), link);
   }
   function set(name, by) {

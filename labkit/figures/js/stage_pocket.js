@@ -47,7 +47,7 @@ function told(view) {
 function pocket(view) {
   /** @type {import("./stage_model.js").Pocket} */
   const given = view.get("given");
-  const said = spoken();
+  const said = spoken([2, 4, 5]);
 
   // A query that was set by hand belongs to its asking word.
   function load(text) {
@@ -83,7 +83,6 @@ function pocket(view) {
     const now = {
       words, found, step, bug, given, vectors, set: query.length > 0, right: rightAnswer(given, words.join(" ")),
     };
-    root.classList.toggle("stage-overview", step === 0);
     scene.draw(now);
     drawn.draw({ ...now, step: step || 6 });
     list.draw(now);
@@ -102,7 +101,7 @@ function pocket(view) {
   const typed = element("details", { class: "stage-typed" }, element("summary", {}, "Type the vectors"), numbers.node);
   const root = element(
       "div", { class: "stage" },
-      steps(view), scene.node, said.node,
+      steps(view), said.node, scene.node,
       element(
         "div", { class: "stage-below" },
         element("div", { class: "stage-left" }, drawn.node),

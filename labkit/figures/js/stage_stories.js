@@ -127,10 +127,8 @@ function controls(view, given, text) {
       label, texts: () => numbered(count).map((_, i) => `${i}`), choose: (i) => view.set(trait, i),
     });
   const [layers, heads] = given.shape;
-  return row(
-    place("layer", "Layer", layers), place("head", "Head", heads),
-    element("label", { class: "live-control" }, "A story about", select),
-  );
+  const about = element("label", { class: "live-control" }, "A story about", select);
+  return { heads: row(place("layer", "Layer", layers), place("head", "Head", heads)), about: row(about) };
 }
 
 /** @type {(view: View) => void} */
@@ -145,9 +143,9 @@ export function stories(view) {
     given,
   );
   const found = outcomes(view, given, lent.model);
-  const text = storyBox(view, given, []);
+  const text = storyBox(view, given, lent.loader, []);
   const scene = tale((place) => view.set("asking", place));
-  const [next, told, broken] = [nextWords(given.words), spoken(), element("p", { class: "stage-verdict", role: "status" })];
+  const [next, told, broken] = [nextWords(given.words), spoken([2, 4, 5]), spoken([3, 3, 4], "stage-verdict")];
   const asking = element("data", { hidden: "", "data-trait": "asking" });
 
   function draw() {
@@ -166,21 +164,23 @@ export function stories(view) {
     scene.draw({ words, values, said, fixed, fell, asking: askingOf(view) });
     next.draw(values["next word"]);
     told.say(sentence(view, given, values));
-    write(broken, verdict(bugOf(view, given), fixed, words.filter((_, i) => fell[i])));
+    broken.say(verdict(bugOf(view, given), fixed, words.filter((_, i) => fell[i])));
     view.values(values);
   }
 
+  const { heads, about } = controls(view, given, text);
+  heads.classList.add("stage-heads");
   const breakIt = choice(view, "bug", { label: "Break it:", options: given.bugs });
   view.add(
     element(
       "div", { class: "stage stage-told-stories" },
-      scene.node, told.node,
+      heads, scene.node, told.node,
       element(
         "div", { class: "stage-below" },
         element("div", { class: "stage-left" }, next.node),
         element(
           "div", { class: "stage-right" },
-          element("div", { class: "stage-break" }, breakIt, broken), controls(view, given, text), text.node, row(lent.loader),
+          element("div", { class: "stage-break" }, breakIt, broken.node), about, text.node,
         ),
       ),
       asking,

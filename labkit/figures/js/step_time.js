@@ -146,8 +146,7 @@ function sentence({ n, texts, times, ratios }) {
 /** @type {Render} */
 function render({ model, el }) {
   const view = new View({ model, el }, "let texts grow");
-  const [told, signs, machine] = [spoken(), legend(), view.get("machine")];
-  told.node.classList.add("live-sentence");
+  const [told, signs, machine] = [spoken([2, 3]), legend(), view.get("machine")];
   const drawn = chart(machine);
   const title = element("p", { class: "live-side-title" }, "Milliseconds of a step, for each text");
   const shown = element("div", { class: "live-steps" }, title);

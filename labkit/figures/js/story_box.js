@@ -1,7 +1,7 @@
 // The story of the small GPT as text that can be typed.
 
 import { complaint } from "./controls.js";
-import { element, unique } from "./elements.js";
+import { element, keepLines, unique } from "./elements.js";
 
 /** @type {(text: string) => string[]} */
 const wordsOf = (text) => text.toLowerCase().replaceAll(".", " . ").split(/\s+/).filter(Boolean);
@@ -10,10 +10,11 @@ const cut = (word) => (word.length > 15 ? `${word.slice(0, 14)}…` : word);
 export const list = (words) => words.map((word) => `“${word}”`).join(", ");
 
 // What is no story is told beside it and left as it is; the old story stays. `places` are traits.
-export function storyBox(view, { words: known, most }, places = ["query", "key"]) {
+// `loader` stands, until it is pressed, where a fault would be told.
+export function storyBox(view, { words: known, most }, loader, places = ["query", "key"]) {
   const id = unique();
   const error = complaint();
-  error.line.classList.add("live-kept");
+  const below = keepLines(element("div", { class: "live-below" }, error.line, loader), 2);
   const box = element("textarea", {
     id,
     rows: 3,
@@ -71,7 +72,7 @@ export function storyBox(view, { words: known, most }, places = ["query", "key"]
     if (wordsOf(box.value).join(" ") !== view.get("story")) put(view.get("story").split(" "));
   });
   return {
-    node: element("div", {}, element("label", { for: id }, "Story"), box, error.line),
+    node: element("div", {}, element("label", { for: id }, "Story"), box, below),
     box,
     accept,
     put,

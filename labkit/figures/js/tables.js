@@ -75,6 +75,7 @@ export function computed({ label, quantity, size, axes, choose }) {
           const note = notes?.[i]?.[j];
           const place = `${quantity}, ${name(axes[0], i)}, ${name(axes[1], j)}: ${text}`;
           made.setAttribute("aria-label", note ? `${place}, ${note.told}` : place);
+          made.classList.toggle("live-noted", Boolean(note));
           made.classList.toggle("live-differs", Boolean(note?.differs));
           write(made, note ? `${text}\n${note.text}` : text);
         }),

@@ -1,4 +1,4 @@
-import { slider, stepper, toggle } from "./controls.js";
+import { quiet, slider, stepper, toggle } from "./controls.js";
 import { shade } from "./drawings.js";
 import { element, fold, row, spoken, still, unique, write } from "./elements.js";
 import { matmul, range, softmax, sum, transpose } from "./mathematics.js";
@@ -192,7 +192,7 @@ function steps(view) {
     "data-trait": "at",
     oninput: () => view.set("at", Number(scrubber.value)),
   });
-  const shown = element("output", { for: id, class: "tiling-at" });
+  const shown = quiet({ for: id, class: "tiling-at" });
   const control = element("div", { class: "live-control" }, element("label", { for: id }, "Tile"), scrubber, shown);
   return {
     nodes: [...going.nodes, control],
@@ -232,8 +232,7 @@ function legend() {
 /** @type {Render} */
 function render({ model, el }) {
   const view = new View({ model, el }, "take a tile");
-  const told = spoken();
-  told.node.classList.add("tiling-told");
+  const told = spoken([2, 4, 5]);
   const { q, v } = view.get("given");
   const [drawn, ofQueries, memory, going] = [tiling(q.length, v[0].length), queryTables(), traffic(), steps(view)];
   let known = { key: "", at: -1 };

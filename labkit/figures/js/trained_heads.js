@@ -1,6 +1,6 @@
 import { button, complaint, toggle } from "./controls.js";
 import { COLOURS, STEPS, maskOf, shade } from "./drawings.js";
-import { element, row, spoken, unique, write } from "./elements.js";
+import { element, keepLines, row, spoken, unique, write } from "./elements.js";
 import { softmax, sum } from "./mathematics.js";
 import { coloured } from "./tables.js";
 import { decode, linear, readTensors } from "./tensors.js";
@@ -189,7 +189,7 @@ function sequenceBox(view) {
   const label = element("label", { for: id, class: "live-control" }, "Sequence");
   return {
     nodes: [label, box, count],
-    fault: element("div", { class: "live-fault" }, hint, error.line),
+    fault: keepLines(element("div", { class: "live-fault" }, hint, error.line), 2, 3),
   };
 }
 
@@ -204,8 +204,7 @@ function render({ model, el }) {
   const switches = LAYERS.flatMap((one) => one.switches);
   const parts = LAYERS.map((one) => layerPart(view, one));
   const box = sequenceBox(view);
-  const told = spoken();
-  told.node.classList.add("live-scores");
+  const told = spoken([2, 3]);
 
   function draw() {
     const sequence = view.get("sequence");

@@ -4,6 +4,10 @@
 import { drawing, element, fold, roomy, typeset, write } from "./elements.js";
 import { name, show } from "./text.js";
 
+// Of what is read out, in milliseconds: until a change is over, and until it is taken away again,
+// so that nobody comes upon it a second time.
+const [SETTLED, KEPT] = [300, 5000];
+
 // A figure that can be played says so before anything else: with a pointer, and what to do.
 /** @type {(todo: string) => HTMLElement} */
 function sign(todo) {
@@ -14,6 +18,31 @@ function sign(todo) {
     drawing("path", { d: "M1 4.5h2M5 0.5v2M1.8 1.3l1.5 1.5M8.2 1.3L6.7 2.8", class: "live-rays" }),
   );
   return element("p", { class: "live-sign" }, pointer, element("b", {}, "Try it: "), todo);
+}
+
+// What a change has altered is read out once, when the change is over: its sentences, or the first
+// of all where none is another one. What is called begins a change.
+/** @type {(root: HTMLElement) => () => void} */
+function hear(root) {
+  const told = element("p", { class: "live-told", role: "status" });
+  root.append(told);
+  const changed = new Set();
+  let timer = 0;
+  function speak() {
+    const all = [...root.querySelectorAll(".live-lines")];
+    const said = all.filter((node) => changed.has(node));
+    const first = root.querySelector(".live-spoken");
+    write(told, (said.length || !first ? said : [first]).map((node) => node.textContent).join(" "));
+    changed.clear();
+    timer = setTimeout(() => write(told, ""), KEPT);
+  }
+  function begin() {
+    clearTimeout(timer);
+    timer = setTimeout(speak, SETTLED);
+  }
+  root.addEventListener("said", ({ target }) => changed.add(target));
+  root.addEventListener("played", begin);
+  return begin;
 }
 
 // The figure on the page: its title, the parts in their order, its caption, its values.
@@ -40,6 +69,7 @@ export class View {
       fold("What is shown", roomy(), element("p", { class: "live-caption" }, ...typeset(model.get("caption")))),
       fold("Values as a table", false, this.fold),
     );
+    this.heard = hear(this.root);
     el.replaceChildren(this.root);
     this.close = () => this.undo.forEach((undo) => undo());
   }
@@ -65,6 +95,7 @@ export class View {
 
   /** @type {(trait: string, value: unknown) => void} */
   set(trait, value) {
+    this.heard();
     this.model.set(trait, value);
     this.model.save_changes();
   }
@@ -101,10 +132,21 @@ export class View {
         this.tables.set(quantity, known);
       }
       const numbers = rows.flat();
-      const places = numbers.every(Number.isInteger) ? 0 : 7;
-      known.cells.forEach((cell, i) => write(cell, show(numbers[i], places)));
+      const places = placesOf(numbers);
+      known.cells.forEach((cell, i) => {
+        cell.dataset.exact = String(numbers[i]);
+        write(cell, show(numbers[i], places));
+      });
     }
   }
+}
+
+// As many places as give the largest number four digits; what is far larger than all has more.
+/** @type {(numbers: number[]) => number} */
+function placesOf(numbers) {
+  if (numbers.every(Number.isInteger)) return 0;
+  const largest = Math.max(1, ...numbers.map(Math.abs).filter((x) => x < 1e4));
+  return 3 - Math.floor(Math.log10(largest));
 }
 
 function valuesTable(quantity, rows, axes) {

@@ -179,7 +179,7 @@ def own_query_and_keys(function: Callable[[int, int, int], Tensor]) -> None:
     outcome.demand(
         together[~same_draw & same_key].abs().max() < 0.4,
         "every draw has keys of its own",
-        "keys of the same number go up and down together in all draws, as if draws shared them",
+        "keys of the same number go up and down together in several draws, as if these shared them",
     )
     outcome.demand(
         together[same_draw & ~same_key].min() > 0.6,

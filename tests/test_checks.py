@@ -277,6 +277,7 @@ GUARDED = {
     "takes nothing": (lambda: torch.tensor([2.0, 4.0]), "it takes x, in this order"),
     "returns nothing": (lambda x: None, "None; is there a return"),
     "returns a list": (lambda x: [2, 4], "a list of 2"),
+    "forgets .values": (lambda x: x.max(dim=0), "came values and indices, the two that max gives"),
     "returns too much": (lambda x: torch.cat([x, x]), r"shape \(2,\).*came \(4,\)"),
     "returns whole numbers": (lambda x: 2 * x.long(), "a floating-point type"),
     "returns NaN": (lambda x: 0 * x / 0, "2 of 2 are NaN"),

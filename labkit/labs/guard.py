@@ -381,6 +381,8 @@ def kind(value: Any) -> str:
         return "None; is there a return?"
     if isinstance(value, Tensor):
         return f"a tensor of shape {tuple(value.shape)} and type {value.dtype}"
+    if isinstance(value, tuple) and hasattr(value, "indices"):
+        return f"values and indices, the two that {type(value).__name__} gives along a dim"
     if isinstance(value, (tuple, list)):
         return f"a {type(value).__name__} of {len(value)}"
     if isinstance(value, torch.nn.Module):

@@ -40,6 +40,11 @@ slabs.reject(
     "another place",
     lambda W_O, h: torch.stack([W_O[-i * len(W_O) // h :][: len(W_O) // h] for i in range(h)]),
 )
+slabs.reject(
+    "width from d_model",
+    r"came \(2, 2, 4\): as if a head's width were d_model / h",
+    lambda W_O, h: torch.stack(W_O.split(W_O.shape[1] // h)[:h]),
+)
 slabs.reject("a list", "came a tuple", lambda W_O, h: W_O.chunk(h))
 slabs.reject("the first only", "shape", lambda W_O, h: W_O[: len(W_O) // h])
 slabs.reject("squeezed", "shape", lambda W_O, h: W_O.unflatten(0, (h, -1)).squeeze(1))
@@ -78,7 +83,9 @@ contributions.accept("product with the slabs", lambda H, W: H @ cut(H, W))
 contributions.accept("einsum", lambda H, W: torch.einsum("hnd,hdm->hnm", H, cut(H, W)))
 contributions.accept("one head at a time", by_zeroing)
 
-contributions.reject("the sum", "shape", lambda H, W: merge_heads(H) @ W)
+contributions.reject(
+    "the sum", "one vector a token, not one of each head", lambda H, W: merge_heads(H) @ W
+)
 contributions.reject("the first slab for all", "first slab", lambda H, W: H @ cut(H, W)[0])
 contributions.reject(
     "the sum for each",
@@ -421,7 +428,8 @@ one_head.reject("last", "last slab", lambda W_O, h: blocks(W_O, h)[-1])
 one_head.reject("scaled sum", "divided by √h", lambda W, h: blocks(W, h).sum(0) / h**0.5)
 one_head.reject("neighbours", "beside each other", lambda W_O, h: W_O.unflatten(0, (-1, h)).sum(1))
 one_head.reject("squeezed", "shape", lambda W, h: blocks(W, h).sum(0).squeeze())
-one_head.reject("W_O itself", "shape", lambda W_O, h: W_O)
+one_head.reject("within the slabs", "a row for each head", lambda W_O, h: blocks(W_O, h).sum(1))
+one_head.reject("W_O itself", "as wide as all together", lambda W_O, h: W_O)
 one_head.reject("all slabs", "shape", lambda W_O, h: blocks(W_O, h))
 one_head.reject("columns", "shape|it runs", lambda W_O, h: sum(W_O.tensor_split(h, dim=1)))
 one_head.reject("sum over everything", "shape", lambda W_O, h: W_O.sum(0, keepdim=True))
@@ -532,8 +540,18 @@ class Heads(nn.Module):
         return self.w_o(torch.cat(heads, dim=-1))
 
 
-def fit_module(h, d_v, shared):
-    model = Heads(h, d_v, shared)
+class Listed(Heads):
+    """Heads in a list of Python's, which parameters() does not know."""
+
+    def __init__(self, h, d_v, shared):
+        super().__init__(h, d_v, shared)
+        heads = list(self.each)
+        del self.each
+        self.each = heads
+
+
+def fit_module(h, d_v, shared, made=Heads):
+    model = made(h, d_v, shared)
     optimiser = torch.optim.AdamW(model.parameters(), lr=0.1, weight_decay=0.0)
     for _ in range(100):
         x, y = play.copying(32)
@@ -618,12 +636,21 @@ trained.accept("as a module", fit_module)
 trained.reject("never shared", "that share nothing$", lambda h, d, s: fit(h, d, False))
 trained.reject("always shared", "that share everything$", lambda h, d, s: fit(h, d, True))
 trained.reject("not trained", "lower the loss", lambda h, d, s: fit(h, d, s, steps=0))
-trained.reject("rate too small", "neither too small", lambda h, d, s: fit(h, d, s, rate=1e-3))
+trained.reject(
+    "rate too small",
+    "neither too small, as Adam's 0.001 is",
+    lambda h, d, s: fit(h, d, s, rate=1e-3),
+)
 trained.reject("too few steps", "drew 256 sequences in all", lambda *g: fit(*g, steps=8))
 trained.reject("too few steps, by its name alone", "drew 256 sequences in all", lambda *g: (
     fit(*g, steps=8, task=copying)
 ))  # fmt: skip
 trained.reject("rate too large", "nor too large|and is the rate small", lambda *g: fit(*g, rate=1))
+trained.reject(
+    "heads in a plain list",
+    r"parameters\(\) leaves those out: did the optimiser",
+    lambda *given: fit_module(*given, made=Listed),
+)
 trained.reject("gradients added up", "gradient cleared", without_zero_grad)
 trained.reject("causal", "at token 0.*is something hidden", lambda *g: fit(*g, run=causal))
 trained.reject("one view merges", "merged token by token|lower the loss", merged_by_one_view)

@@ -139,6 +139,11 @@ def twins(d_k, keys, draws):
 
 
 draw.reject("the query is a key", "as if the query were one of the keys", query_among_keys)
+draw.reject(
+    "reshaped, not transposed",
+    "a row mixes scores of several queries, as if.*reshaped",
+    lambda d, k, b: drawn(d, k, b).T.reshape(b, k),
+)
 draw.reject("two keys alike", "scores of keys 0 and 11 go together", twins)
 draw.reject(
     "a query for each key",
@@ -330,7 +335,7 @@ weights.reject(
 )
 weights.reject(
     "scores of both signs cut off",
-    "less than 1e-30.*scores cut off",
+    r"row \d, column \d \(both count.*score lay 26 below.*, and not \d{3};.*scores cut off",
     lambda s, c: F.softmax((s * c).clamp(-40, 40), 1),
 )
 weights.reject(
@@ -446,7 +451,9 @@ report.reject(
     lambda s, c: ((s * c).std(dim=1), F.softmax(s * c, dim=0).amax(dim=1)),
 )
 report.reject(
-    "values and places", "shape|tensor", lambda s, c: ((s * c).std(1), F.softmax(s * c, 1).max(1))
+    "values and places",
+    "largest is a tensor.*came values and indices",
+    lambda s, c: ((s * c).std(1), F.softmax(s * c, 1).max(1)),
 )
 
 
@@ -562,7 +569,7 @@ norm.reject(
 
 norm.reject(
     "closed form that cancels",
-    "NaN",
+    r"are NaN, first for row \d+, whose weights are 0.99.*a root taken of a number below 0",
     lambda p: (p.square().sum(1) - 2 * p.pow(3).sum(1) + p.square().sum(1) ** 2).sqrt(),
 )
 norm.reject("weights taken for scores", "weights already", lambda p: by_matrix(p.softmax(dim=1)))
@@ -637,7 +644,7 @@ share.reject(
 )
 share.reject(
     "smallest weight",
-    "is it the largest weight",
+    "and is it the largest weight",
     lambda d, b: ((scores_of(d) * d**-0.5).softmax(1).amin(1) < b).float().mean(),
 )
 share.reject(
@@ -662,8 +669,13 @@ def share_seeded(d_k, bound):
 
 
 share.reject(
+    "keys and draws exchanged",
+    "each softmax run over the 10 keys of one draw, not over more",
+    lambda d, b: (peaks_of(d, draws=10, keys=2_000) < b).float().mean(),
+)
+share.reject(
     "softmax over the draws",
-    "does the softmax run over the keys",
+    "run over the 10 keys of one draw, not over more or over the draws",
     lambda d, b: (F.softmax(scores_of(d) * d**-0.5, 0).amax(1) < b).float().mean(),
 )
 

@@ -202,6 +202,11 @@ merge.reject(
     changed(lse=lambda a, b: a.lse.exp() + b.lse.exp()),
 )
 merge.reject(
+    "the logarithm as it is written",
+    "came inf; the exponentials of both lse were added as they are, and that of 89 is inf",
+    changed(lse=lambda a, b: (a.lse.exp() + b.lse.exp()).log()),
+)
+merge.reject(
     "the largest is not put back",
     "once the larger was taken off",
     changed(lse=lambda a, b: torch.logaddexp(a.lse, b.lse) - torch.maximum(a.lse, b.lse)),
@@ -908,7 +913,14 @@ tiled.reject("divided in every tile", "by the sum in every tile", with_(each=Tru
 tiled.reject("not divided", "not divided by the sum$", with_(divide=False))
 tiled.reject("scaled the wrong way", "by exp.new − old., and not", with_(up=True))
 tiled.reject("hidden ones 0", "hidden has a finite score", with_(hidden=0.0))
-tiled.reject("hidden ones −10,000", "12,000 was taken off.*finite score", with_(hidden=-1e4))
+tiled.reject(
+    "hidden ones −10,000",
+    "taken off all scores; what is hidden has a finite score, above those that are seen,",
+    with_(hidden=-1e4),
+)
+tiled.reject("hidden ones −10,000, and tiles skipped", (
+    "12,000.*; in a tile that is seen in part what is hidden has a finite score, above those"
+), with_(hidden=-1e4, skip=lambda left, top, bottom: left > bottom))  # fmt: skip
 tiled.reject("by the first query", "if its first query sees nothing of it", with_(
     skip=lambda left, first, last: left > first
 ))  # fmt: skip
@@ -1215,7 +1227,23 @@ def copied_values_divided(layer, rank, world):
     return rows * share[:, None], biases * share, *others
 
 
-heads.reject("copied values divided", "no head has so as values", (
+def keys_moved_on(layer, rank, world):
+    rows, biases, *others = dealt(layer, rank, world)
+    first, keys = layer.h // world * layer.d_k, max(layer.h_kv // world, 1) * layer.d_k
+    order = torch.arange(len(rows))
+    order[first : first + keys] = order[first : first + keys].roll(1)
+    return rows[order], biases[order], *others
+
+
+def bias_divided_in_place(layer, rank, world):
+    b_o = layer.w_o.bias.detach()
+    b_o /= world
+    return *dealt(layer, rank, world)[:3], b_o
+
+
+heads.reject("rows of keys moved on", "the layer's rows 35, 24 to 34 as keys", keys_moved_on)
+heads.reject("a bias divided in place", "w_o.bias changed in place", bias_divided_in_place)
+heads.reject("copied values divided", "rows that are none of the layer's as values", (
     copied_values_divided
 ))  # fmt: skip
 heads.reject("w_o divided by the ranks", "divided by the number of ranks", lambda layer, *a: (
@@ -1248,7 +1276,7 @@ heads.reject("columns of its keys", "as its heads of values have rows", columns_
 heads.reject("ranks from 1", r"rows of heads \[3, 4, 5\] as queries", lambda layer, rank, world: (
     dealt(layer, (rank - 1) % world, world)
 ))  # fmt: skip
-heads.reject("the layer is written into", "its parameters changed", writes_into_the_layer)
+heads.reject("the layer is written into", "left as it is.*changed in place", writes_into_the_layer)
 
 
 # A ring
@@ -1296,7 +1324,9 @@ def side_by_side(rank, q, k, v):
     return out
 
 
-def with_running_largest(rank, q, k, v, hidden=-INF, axes=(-1,), itself=True, early=False):
+def with_running_largest(
+    rank, q, k, v, hidden=-INF, axes=(-1,), itself=True, early=False, later=True
+):
     m = q.shape[2]
     acc, total = torch.zeros_like(v), torch.zeros_like(v[..., :1])
     top = torch.full_like(total, -1e30)
@@ -1304,7 +1334,8 @@ def with_running_largest(rank, q, k, v, hidden=-INF, axes=(-1,), itself=True, ea
     for s in range(rank.world):
         j = (rank.rank - s) % rank.world * m + torch.arange(m)
         whole = q @ k.mT / q.shape[-1] ** 0.5
-        scores = whole.masked_fill((j > i) if itself else (j >= i), hidden)
+        fill = hidden if later or s == 0 else -INF
+        scores = whole.masked_fill((j > i) if itself else (j >= i), fill)
         new = torch.maximum(top, (whole if early else scores).amax(dim=axes, keepdim=True))
         e, scale = (scores - new).exp(), (top - new).exp()
         acc, total, top = acc * scale + e @ v, total * scale + e.sum(-1, keepdim=True), new
@@ -1804,9 +1835,12 @@ ring.reject("queries from 0", "queries are counted from the start of their block
 ring.reject("keys from 0", "keys are counted from the start of their block", ring_with(
     may=lambda rank, source, m: (rank.rank * m + torch.arange(m))[:, None] >= torch.arange(m)
 ))  # fmt: skip
-ring.reject("hidden ones −10,000", "12,000 was taken off.*a finite score", lambda *a: (
-    with_running_largest(*a, hidden=-1e4)
+ring.reject("hidden ones −10,000", "12,000.*; what is hidden has a finite score, above", (
+    lambda *a: with_running_largest(*a, hidden=-1e4)
 ))  # fmt: skip
+ring.reject("hidden ones −10,000 in its own block", (
+    "12,000.*; in a block that is seen in part what is hidden has a finite score, above those"
+), lambda *a: with_running_largest(*a, hidden=-1e4, later=False))  # fmt: skip
 for axis, what in enumerate(("texts", "heads")):
     ring.reject(f"one largest for all {what}", "300 higher than .*NaN; one maximum was", (
         lambda *a, axis=axis: with_running_largest(*a, axes=(axis, -1))

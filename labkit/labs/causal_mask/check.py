@@ -198,7 +198,10 @@ def far_mistakes(scores: Tensor, may: Tensor) -> dict[str, Tensor]:
             "something lies above the visible scores, in the place of hidden ones or as a bound; "
             "or the row was taken for an empty one"
         )
-        counts = "a hidden score still counts, in a maximum or, lowered too little, in the softmax"
+        counts = (
+            "a hidden score still counts: in a maximum, or in the softmax, lowered too little or "
+            "not at all"
+        )
         told[cause if low else counts] = 0 * e
         told["the hidden score was lowered, but not enough"] = scores.softmax(dim=-1)
     return told
@@ -674,11 +677,17 @@ def faint(x: Tensor) -> Tensor:
     return place.to(x) * x[..., [1], :]
 
 
-FIXED = "; a LayerNorm forgets what features share and their norm, and sums over features cancel"
-SHARED = "; what all features have in common comes to nothing here, and sums over features cancel"
+CANCEL = "; outputs or derivatives added over features, with their signs, cancel"
+FIXED = "; a LayerNorm forgets what all features share, and how long a vector is"
+SHARED = "; what all features have in common comes to nothing here"
+ZERO = "; 0 in place of 0 changes nothing, and any multiple of 0 is 0"
 ONE_SIDE = "; normal numbers are all on one side of x, so that the output moves in one direction"
 LOW = "; a move of 1e-4 counts: is the bar too high, the change too small, or a mean taken?"
 FAINT = Network("faint", lambda n: look(0, 1)(n) & ~reference_mask(n), faint)
+OPPOSED = hears(
+    "feature 0 of input 1 moves features 0 and 1 of output 0 as far, in opposite directions",
+    *(0, 1, lambda x: one_feature(0)(x) - one_feature(0)(x).roll(1, dims=-1)),
+)
 ACROSS = hears("output 0 hears the feature before each of input 1", 0, 1, next_feature)
 WIDE = hears(
     "five of many features of output 0 also see the last input a little",
@@ -767,7 +776,9 @@ NETWORKS = (
         by_place,
         caution="; are later inputs left out, not replaced?",
     ),
-    replace(normed("a layer without a mask", everything), causes=((FIXED, None),)),
+    replace(
+        normed("a layer without a mask", everything), causes=((CANCEL, OPPOSED), (FIXED, None))
+    ),
     normed("a layer with a causal mask", reference_mask),
 )
 
@@ -790,11 +801,11 @@ ALIKE = {
         ),
     ),
     0: (
-        *(*PLAIN, *NORMED),
+        *(replace(PLAIN[0], causes=((ZERO, None),)), PLAIN[1], *NORMED),
         hears(
             "output 0 hears how far features of input 1 are apart",
             *(0, 1, lambda x: x - next_feature(x)),
-            causes=((SHARED, None),),
+            causes=((CANCEL, OPPOSED), (SHARED, None)),
         ),
     ),
     6: (HEARD,),

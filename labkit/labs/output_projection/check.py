@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from labkit.attention import merge_heads, scaled_dot_product_attention
-from labkit.labs.guard import Answer, exercise, kind, near, recognise, right, show
+from labkit.labs.guard import Answer, Outcome, exercise, kind, near, recognise, right, show
 from labkit.labs.output_projection import play
 from labkit.labs.story_model import one_thread
 
@@ -23,12 +24,9 @@ def slabs(function: Callable[[Tensor, int], Tensor]) -> None:
     answer = Answer("slabs", function)
     W_O = torch.arange(24.0).view(6, 4)
     small = answer(W_O=W_O, h=2)
-    came = tuple(getattr(small.value, "shape", ()))
-    small.demand(
-        came not in ((2, 6, 2), (2, 2, 6)),
-        "it has the shape (2, 3, 4)",
-        f"came {came}: cut between columns, and a head's numbers meet rows",
-    )
+    columns = "cut between columns, and a head's numbers meet rows"
+    short = "as if a head's width were d_model / h; it is the number of rows of W_O / h"
+    expect_shape(small, (2, 3, 4), {(2, 6, 2): columns, (2, 2, 6): columns, (2, 2, 4): short})
     parts = small.tensor(2, 3, 4)
     mistakes = {
         "the numbers are read column by column": W_O.T.reshape(2, 3, 4),
@@ -51,6 +49,14 @@ def slabs(function: Callable[[Tensor, int], Tensor]) -> None:
     right("slabs", "One slab a head, each as wide as the model.")
 
 
+def expect_shape(outcome: Outcome, shape: tuple[int, ...], known: dict[Any, str]) -> None:
+    """Demand a shape, where one came that tells the mistake."""
+    came = tuple(getattr(outcome.value, "shape", ()))
+    outcome.demand(
+        came not in known, f"it has the shape {shape}", f"came {came}: {known.get(came)}"
+    )
+
+
 @exercise
 def contributions(function: Callable[[Tensor, Tensor], Tensor]) -> None:
     """Check what each head writes: (h, n, d_v) and (h*d_v, d_model) to (h, n, d_model)."""
@@ -58,6 +64,7 @@ def contributions(function: Callable[[Tensor, Tensor], Tensor]) -> None:
     heads = torch.tensor([[[1.0, 2, -1]], [[3, -1, 1]]])
     W_O = torch.tensor([[1.0, 0], [0, 1], [2, 1], [1, -1], [3, 1], [0, 2]])
     small = answer(heads=heads, W_O=W_O)
+    expect_shape(small, (2, 1, 2), {(1, 2): "that is one vector a token, not one of each head"})
     wrote = small.tensor(2, 1, 2)
     small.demand(
         near(wrote, [[[-1, 1]], [[0, -2]]]),
@@ -159,7 +166,7 @@ def shared_heads(function: Callable[..., Tensor]) -> None:
     """Check heads that share W_Q, W_K, W_V: x (B, n, d_model), W_O (h*d_v, d_model)."""
     answer = Answer("shared_heads", function)
     for h, d_k, d_v, B, n, d_model in (
-        (3, 4, 2, 6, 5, 7), (2, 5, 3, 1, 6, 4), (4, 2, 3, 5, 1, 6), (1, 3, 4, 2, 6, 5)
+        (3, 4, 2, 6, 5, 9), (2, 5, 3, 1, 6, 7), (4, 2, 3, 5, 1, 9), (1, 3, 4, 2, 6, 7)
     ):  # fmt: skip
         x, W_O = drawn(B, n, d_model), drawn(h * d_v, d_model, seed=1)
         W_Q, W_K, W_V = (drawn(d_model, d, seed=2 + i) for i, d in enumerate((d_k, d_k, d_v)))
@@ -221,6 +228,11 @@ def one_head(function: Callable[[Tensor, int], Tensor]) -> None:
     answer = Answer("one_head", function)
     W_O = torch.tensor([[1.0, 0], [0, 1], [2, 1], [1, -1], [3, 0], [0, 2]])
     small = answer(W_O=W_O, h=2)
+    sizes = {
+        (6, 2): "that is as wide as all together",
+        (2, 2): "that is a row for each head, and not one for each number of a head",
+    }
+    expect_shape(small, (3, 2), sizes)
     slab, parts = small.tensor(3, 2), W_O.view(2, 3, 2)
     mistakes = {
         "that is the mean of the slabs": parts.mean(0),
@@ -334,7 +346,7 @@ def trained(function: Callable[[int, int, bool], Callable[[Tensor], Tensor]]) ->
             f"an error within {NEAR} of the lowest for {h} heads of width {d_v} that share "
             f"{'W_Q, W_K and W_V' if shared else 'nothing'}; an answer of zeros has 1",
             f"on new sequences the layer's error is {error:.3f}"
-            + (meant(out, x, least) or ended(by_token, least, other, shared, seen)),
+            + (meant(out, x, least) or ended(by_token, least, other, shared, seen, outcome.value)),
         )
         ends.append(error)
     right(
@@ -354,7 +366,7 @@ def meant(out: Tensor, x: Tensor, least: float) -> str:
     return ""
 
 
-def ended(by_token: Tensor, least: float, other: float, shared: bool, seen: int) -> str:
+def ended(by_token: Tensor, least: float, other: float, shared: bool, seen: int, layer: Any) -> str:
     """Say what an error looks like that lies too far from the lowest."""
     error, first, rest = (float(e) for e in (by_token.mean(), by_token[0], by_token[1:].max()))
     if abs(error - other) < NEAR / 4:
@@ -373,15 +385,27 @@ def ended(by_token: Tensor, least: float, other: float, shared: bool, seen: int)
         )
     if first > rest + 0.1:
         return f": {first:.2f} at token 0, at most {rest:.2f} at the others; is something hidden?"
+    if error > 0.85 and isinstance(layer, nn.Module) and listed(layer):
+        return (
+            "; the layer holds modules or tensors in a plain list, and its parameters() leaves "
+            "those out: did the optimiser get them?"
+        )
     if error > 0.9:
         return (
-            "; does every step lower the loss, at a rate neither too small nor too large, and does "
-            "the layer see all that the task gives?"
+            "; does every step lower the loss, at a rate neither too small, as Adam's 0.001 is for "
+            "some hundred steps, nor too large, and does the layer see all that the task gives?"
         )
     return (
         "; is it trained for long enough, on ever new sequences, each head as wide as it should "
         "be, and are the heads merged token by token?"
     )
+
+
+def listed(layer: nn.Module) -> bool:
+    """Say whether a module keeps modules or tensors in a list, where it does not find them."""
+    parts = (part for module in layer.modules() for part in vars(module).values())
+    lists = (part for part in parts if isinstance(part, (list, tuple)))
+    return any(isinstance(one, (nn.Module, Tensor)) for part in lists for one in part)
 
 
 def lowest(numbers: int, h: int, d_v: int, shared: bool) -> float:

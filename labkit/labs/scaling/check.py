@@ -163,6 +163,14 @@ def own_query_and_keys(function: Callable[[int, int, int], Tensor]) -> None:
         "the scores of all draws are in the same ratios, as if all had one set of keys",
     )
     together = torch.cov(scores.abs().clamp(min=1e-30).log().T) / SPREAD_OF_LOG
+    number = torch.arange(draws * keys)
+    reshaped = (number[:, None] - number) % draws == 0  # one query, if (keys, draws) was reshaped
+    outcome.demand(
+        together[reshaped].min() < 0.6 or together[~reshaped].abs().max() > 0.4,
+        "the scores of a row are those of one query",
+        "a row mixes scores of several queries, as if a tensor of shape (keys, draws) was reshaped "
+        "to (draws, keys), which moves no number, and not transposed",
+    )
     outcome.demand(
         together[~same_draw & ~same_key].abs().max() < 0.4,
         "every draw has a query of its own",
@@ -171,7 +179,7 @@ def own_query_and_keys(function: Callable[[int, int, int], Tensor]) -> None:
     outcome.demand(
         together[~same_draw & same_key].abs().max() < 0.4,
         "every draw has keys of its own",
-        "keys of the same number go up and down together in all draws, as if draws shared them",
+        "keys of the same number go up and down together in several draws, as if these shared them",
     )
     outcome.demand(
         together[same_draw & ~same_key].min() > 0.6,
@@ -258,18 +266,23 @@ def weights(function: Callable[[Tensor, float], Tensor]) -> None:
         p, expected = outcome.tensor(*scores.shape), (scores.double() * scale).softmax(dim=1)
         wrong = ~torch.isclose(p, expected, rtol=THOUSANDTH, atol=TINY)
         off = ((p.clamp(TINY).log() - expected.clamp(TINY).log()).abs() * wrong).argmax()
-        row, due, came = off // scores.shape[1], expected.flatten()[off], p.flatten()[off]
+        row, column = divmod(int(off), scores.shape[1])
+        due, came = expected[row, column], p[row, column]
         true = (expected[row].max() / due).log()
         gap = (p[row].max() / came.clamp(TINY)).log()
         doubt = "are scores cut off, or is a small number added to exponentials or weights?"
-        cut = f", as if scores {true:.0f} apart were {gap:.0f} apart; {doubt}"
+        cut = (
+            f", as if this scaled score lay {gap:.0f} below the largest of its row, and not "
+            f"{true:.0f}; {doubt}"
+        )
         if came <= TINY or gap >= true - 1:
             close = (p - expected).abs().max() < THOUSANDTH
             cut = "; all are close: are they rounded, or in half precision?" if close else ""
         outcome.demand(
             not wrong.any(),
-            "the softmax of each row by itself, of large, small and negative scores alike: the "
-            f"weight {f'{due:.5g}' if due > TINY else 'less than 1e-30'} in row {row}",
+            "the softmax of each row by itself, of large, small and negative scores alike: "
+            f"{f'the weight {due:.5g}' if due > TINY else 'a weight below 1e-30'} in row {row}, "
+            f"column {column} (both count from 0)",
             f"came {came:.5g} there{cut}",
         )
     right("weights", "Rows sum to one, the scale counts, and large scores do no harm.")
@@ -408,14 +421,14 @@ def jacobian_norm(function: Callable[[Tensor], Tensor]) -> None:
     answer = Answer("jacobian_norm", function)
     p = torch.tensor([[0.1, 0.3, 0.6], [0.2, 0.35, 0.45]])
     outcome, expected = answer(p=p), softmax_jacobian(p.double()).norm(dim=(1, 2))
-    norm = outcome.tensor(2)
+    norm = norms_of(outcome)
     outcome.demand(
         near(norm, expected, THOUSANDTH),
         f"the norms are {digits(expected)}",
         f"came {digits(norm)}{recognise(norm, norms_by_mistake(p.double()))}",
     )
     saturated = answer(p=torch.tensor([[1.0, 0.0, 0.0], [0.999999, 1e-6, 0.0]]))
-    norm = saturated.tensor(2)
+    norm = norms_of(saturated)
     saturated.demand(
         norm.abs().max() < THOUSANDTH,
         "a row that gives one key all the weight passes nothing on: its norm is 0",
@@ -423,7 +436,7 @@ def jacobian_norm(function: Callable[[Tensor], Tensor]) -> None:
     )
     for p in weights_of_all_kinds():
         outcome = answer(p=p)
-        norm, expected = outcome.tensor(len(p)), softmax_jacobian(p.double()).norm(dim=(1, 2))
+        norm, expected = norms_of(outcome), softmax_jacobian(p.double()).norm(dim=(1, 2))
         off = (norm - expected).abs().argmax()
         outcome.demand(
             (norm - expected).abs().max() < THOUSANDTH,
@@ -432,6 +445,20 @@ def jacobian_norm(function: Callable[[Tensor], Tensor]) -> None:
             f"came {show(norm[off])}",
         )
     right("jacobian_norm", "A half-and-half row passes on most, a saturated one nothing.")
+
+
+def norms_of(outcome: Outcome) -> Tensor:
+    """Take the norms; where one is NaN, show the weights of its row."""
+    norm, p = outcome.value, outcome.arguments["p"]
+    if isinstance(norm, Tensor) and norm.shape == p.shape[:1] and norm.isnan().any():
+        row = int(norm.isnan().nonzero()[0])
+        happened = (
+            f"{int(norm.isnan().sum())} of {len(norm)} are NaN, first for row {row}, whose weights "
+            f"are {', '.join(f'{one:.7g}' for one in p[row].tolist())}; is a root taken of a "
+            "number below 0, which rounding can leave, or 0 divided by 0?"
+        )
+        raise outcome.complaint("a number in every place", happened)
+    return outcome.tensor(len(p))
 
 
 def norms_by_mistake(p: Tensor) -> dict[str, Tensor]:
@@ -572,9 +599,8 @@ def taken_for(shares: list[float]) -> str:
         "of all weights, or one key's, that are under it, not of draws whose largest weight is": (
             lambda d_k, bound: below(d_k, bound, which="all")
         ),
-        "of everything: is it the largest weight, and does the softmax run over the keys?": (
-            lambda d_k, bound: 1.0
-        ),
+        f"of everything: does each softmax run over the {KEYS} keys of one draw, not over more or "
+        "over the draws, and is it the largest weight?": lambda d_k, bound: 1.0,
     }
     off = {
         told: max(abs(s - mistaken(*at)) for s, at in zip(shares, TRIED, strict=True))

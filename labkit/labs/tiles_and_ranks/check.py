@@ -247,6 +247,8 @@ def wrong_sums(a: Part, b: Part) -> dict[str, Tensor]:
         "that is the logarithm of the mean of the two sums": torch.logaddexp(lse_a, lse_b)
         - torch.tensor(2.0).log(),
         "log(1 + exp b) was added to a, and not log(1 + exp(b − a))": lse_a + F.softplus(lse_b),
+        "the exponentials of both lse were added as they are, and that of 89 is inf in float32, "
+        "that of 710 in float64 too": (lse_a.float().exp() + lse_b.float().exp()).log().double(),
         "that is the sum, before its logarithm": lse_a.exp() + lse_b.exp(),
         "log(1 + exp(larger − smaller)) was added: the difference has the wrong sign": (
             2 * torch.maximum(lse_a, lse_b) - torch.minimum(lse_a, lse_b)
@@ -664,14 +666,27 @@ def wrong_tiles(
         found["a hidden key still counts in the sum of exponentials"] = (
             whole.softmax(dim=-1).masked_fill(~may, 0.0) @ v.double()
         )
-        found["what is hidden has a finite score, and not −inf"] = (
-            whole.masked_fill(~may, 0.0).softmax(dim=-1) @ v.double()
-        )
+        found |= finite_fills(q, k, v, may, left <= bottom + n_k - n_q, "tile")
     padded = F.pad(scores(q, k, may), (0, -n_k % block_k)).softmax(dim=-1)
     found["zeros that fill the last tile count as keys"] = padded[..., :n_k] @ v.double()
     last = n_q // block_q * block_q
     found["the last, smaller block of queries is left empty"] = attended(q, k, v, may & (i < last))
     return found | wrong_merges(q, k, v, [may & (left == of) for of in range(0, n_k, block_k)])
+
+
+def finite_fills(
+    q: Tensor, k: Tensor, v: Tensor, may: Tensor, reached: Tensor, name: str
+) -> dict[str, Tensor]:
+    """Give what comes of a number in place of hidden scores, be it of all or where one reaches."""
+    low = bool(scores(q, k, may).amax() < -1e4)
+    fill, above = (-1e4, ", above those that are seen,") if low else (0.0, "")
+    told = f"what is hidden has a finite score{above} and not −inf"
+    s = scores(q, k, torch.ones_like(may)).masked_fill(~may, fill)
+    some = s.masked_fill(~may & ~reached, -INF)
+    return {
+        told: s.softmax(dim=-1) @ v.double(),
+        f"in a {name} that is seen in part {told}": some.softmax(dim=-1) @ v.double(),
+    }
 
 
 def wrong_merges(
@@ -843,8 +858,11 @@ def heads_of(function: Callable[[MultiHeadAttention, int, int], Tensors]) -> Non
         for rank in range(world):
             before = [parameter.clone() for parameter in layer.parameters()]
             outcome = answer(layer=Shown(layer, f"a layer with {sizes}"), rank=rank, world=world)
-            same = all(map(torch.equal, before, layer.parameters()))
-            outcome.demand(same, "the layer is left as it is", "its parameters changed")
+            named = zip(before, layer.named_parameters(), strict=True)
+            moved = [name for old, (name, new) in named if not torch.equal(old, new)]
+            outcome.demand(
+                not moved, "the layer is left as it is", f"{', '.join(moved)} changed in place"
+            )
             bias = bias + expect_share(outcome, layer, rank, world)
         wanted = layer.w_o.bias.detach().double()
         known = {
@@ -919,9 +937,10 @@ def expect_share(outcome: Outcome, layer: MultiHeadAttention, rank: int, world: 
         for part, of_all, d in zip(parts, by_head, (d_k, d_k, d_v), strict=True)
     ]
     columns = found(w_o.T, layer.w_o.weight.detach().T, d_v)
+    whole = layer.w_qkv.weight.double()
     told = ", ".join(
-        f"{'rows that no head has so' if None in heads else f'rows of heads {heads}'} as {what}"
-        for heads, what in zip(names, ("queries", "keys", "values"), strict=True)
+        f"{places(part, whole) if None in heads else f'rows of heads {heads}'} as {what}"
+        for part, heads, what in zip(parts, names, ("queries", "keys", "values"), strict=True)
     )
     fits = names == [mine, read, read] and columns == mine
     outcome.demand(
@@ -960,6 +979,8 @@ def found(got: Tensor, of_all: Tensor, width: int) -> list[Any]:
 def places(got: Tensor, of_all: Tensor) -> str:
     """Name the rows of the layer's matrix that rows are, as runs."""
     at = [i for one in got.detach() for i, row in enumerate(of_all) if torch.equal(row, one)]
+    if not at:
+        return "rows that are none of the layer's"
     runs: list[list[int]] = []
     for i in at:
         if runs and runs[-1][1] == i - 1:
@@ -1371,7 +1392,6 @@ def wrong_rings(q: Tensor, k: Tensor, v: Tensor, world: int) -> dict[str, Tensor
     def again(rank: int, step: int) -> int:
         return rank - min(step, 1)
 
-    finite = scores(q, k, torch.ones_like(causal)).masked_fill(~causal, 0.0).softmax(dim=-1)
     arriving = [causal & (step == of) for of in range(world)]
     merges = wrong_merges(q, k, v, arriving, "block")
     return {told: attended(q, k, v, mask) for told, mask in masks.items()} | {
@@ -1380,7 +1400,7 @@ def wrong_rings(q: Tensor, k: Tensor, v: Tensor, world: int) -> dict[str, Tensor
         "shift returns what came, but the rank's own block is used again": travelled(
             q=own, k=own, v=own
         ),
-        "what is hidden has a finite score, and not −inf": finite @ v.double(),
+        **finite_fills(q, k, v, causal, source <= r, "block"),
         "keys travel, and values stay": travelled(q=own, k=passed, v=own),
         "values travel, and keys stay": travelled(q=own, k=own, v=passed),
         "queries travel, and keys and values stay": travelled(q=passed, k=own, v=own),

@@ -117,6 +117,7 @@ def test_the_query_is_dragged_by_mouse_and_keys(page: Page, site: str):
     shown.get_by_role("button", name="Step 5: weights").click()
     said, handle = shown.locator(".live-spoken"), shown.get_by_role("slider", name="Query of")
     expect(said).to_contain_text("that of “mia”: > 99%")
+    shown.locator(".stage-plane").scroll_into_view_if_needed()
     plane = shown.locator(".stage-frame").bounding_box()
     x, y = plane["x"] + plane["width"] / 2, plane["y"] + plane["height"] / 2
     page.mouse.move(*middle(handle))

@@ -153,15 +153,16 @@ function valuesTable(quantity, rows, axes) {
   const scope = (kind, text) => element("th", { scope: kind }, ...typeset(text));
   const across = axes.length > 1 ? (j) => name(axes[1], j) : () => "value";
   const columns = rows[0].map((_, j) => scope("col", across(j)));
+  const heads = axes.length ? [element("thead", {}, element("tr", {}, element("td"), ...columns))] : [];
   const cells = rows.map((row) => row.map(() => element("td")));
   const lines = cells.map((row, i) =>
-    element("tr", {}, scope("row", name(axes[0], i)), ...row),
+    element("tr", {}, scope("row", axes.length ? name(axes[0], i) : "value"), ...row),
   );
   const table = element(
     "table",
     { class: "live-values", "data-values": quantity },
     element("caption", {}, ...typeset(quantity)),
-    element("thead", {}, element("tr", {}, element("td"), ...columns)),
+    ...heads,
     element("tbody", {}, ...lines),
   );
   return { table, cells: cells.flat() };

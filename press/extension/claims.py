@@ -98,7 +98,8 @@ def tally(shown: Collection[Verdict], whole: str = "") -> str:
     for kind in BY_WEIGHT:
         rows = [verdict for verdict in shown if verdict.claim.verdict == kind]
         items = "".join(
-            f'<li><a href="#{row.anchor}">{escape(row.claim.says)}</a></li>' for row in rows
+            f'<li><a href="#{row.anchor}">{typeset(escape(row.claim.says))}</a></li>'
+            for row in rows
         )
         style = f'class="tally-kind {named(kind)}"{" open" if kind in LISTED_OPEN else ""}'
         count = f"<summary><b>{len(rows)}</b> {kind}</summary>"

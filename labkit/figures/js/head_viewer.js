@@ -170,7 +170,7 @@ function render({ model, el }) {
   }
 
   const all = overview(shape, chooseHead);
-  const told = spoken([2, 3]);
+  const told = spoken([2, 2, 3]);
   const select = (trait, i) => view.set(trait, i);
   const large = chosenHead(room, select);
 

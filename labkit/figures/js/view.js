@@ -38,6 +38,7 @@ function hear(root) {
   }
   function begin() {
     clearTimeout(timer);
+    write(told, ""); // what is said again is another text, and is heard
     timer = setTimeout(speak, SETTLED);
   }
   root.addEventListener("said", ({ target }) => changed.add(target));

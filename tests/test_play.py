@@ -544,6 +544,13 @@ def test_a_wrong_count_is_seen_beside_the_story_models(capsys: pytest.CaptureFix
         counting.in_the_model(**answers | {"crossover": lambda d, causal: d / 3})
 
 
+@pytest.mark.parametrize("bet", ["128", True])
+def test_a_bet_that_is_no_number_is_refused_before_the_clock_runs(bet):
+    told = re.escape(f"half_at must be a number or None; got {bet!r}; write")
+    with pytest.raises(TypeError, match=told):
+        counting.in_the_model(**own(**COUNTED), half_at=bet)
+
+
 def test_predictions_wait_for_all_answers(capsys: pytest.CaptureFixture):
     def flops(*sizes):
         raise NotImplementedError

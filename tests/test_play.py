@@ -40,7 +40,7 @@ from labkit.labs.your_own_gpt import ours
 from labkit.labs.your_own_gpt import play as your_own_gpt
 from labkit.models.encoder import load_encoder
 from labkit.models.gpt import load_gpt
-from labkit.models.stories import RELATIONS, VOCABULARY
+from labkit.models.stories import RELATIONS, VOCABULARY, decode, encode
 from labkit.models.training import histories, unseen, without
 from labkit.ranks import has_gloo
 from labkit.softmax import softmax_jacobian
@@ -544,6 +544,13 @@ def test_a_wrong_count_is_seen_beside_the_story_models(capsys: pytest.CaptureFix
         counting.in_the_model(**answers | {"crossover": lambda d, causal: d / 3})
 
 
+@pytest.mark.parametrize("bet", ["128", True])
+def test_a_bet_that_is_no_number_is_refused_before_the_clock_runs(bet):
+    told = re.escape(f"half_at must be a number or None; got {bet!r}; write")
+    with pytest.raises(TypeError, match=told):
+        counting.in_the_model(**own(**COUNTED), half_at=bet)
+
+
 def test_predictions_wait_for_all_answers(capsys: pytest.CaptureFixture):
     def flops(*sizes):
         raise NotImplementedError
@@ -735,6 +742,21 @@ def test_only_a_step_that_runs_can_be_chosen():
 
     for unfit in (raises, lambda layer, x, cache: None, lambda layer, x, cache: x[:, -1:, :5]):
         assert decoding.YOURS not in decoding.laboratory(unfit).controls["bug"].options
+
+
+@torch.no_grad()
+def test_lab_8s_example_of_pieces_is_what_the_story_model_reads_and_writes():
+    cells = read(TOPICS["decoding"]).cells
+    card = next(cell.source for cell in cells if "reads the prompt `ids`" in cell.source)
+    c, more = map(int, re.search(r"`c = (\d+)` and `more = (\d+)`", card).groups())
+    prompt, read_, returned = re.search(
+        r"prompt +(.+)\nthe model reads (.+)\nreturned +(.+)\n", card
+    ).groups()
+    model, pieces = load_gpt(), []
+    model.register_forward_pre_hook(lambda _, given: pieces.append(decode(given[0][0])))
+    came = decoding_answers.by_recursion(model, encode(prompt)[None], more, c)
+    assert decode(came[0]) == returned
+    assert " | ".join(pieces) == read_
 
 
 def run_of(

@@ -111,8 +111,13 @@ shapes.reject(
 )
 shapes.reject(
     "divided with a dot",
-    r"\[4\.0\] is no whole number",
+    r"queries came as \[2, 5, 3, 4\.0\], in which 4\.0 is a float; divide by //",
     shapes_of(lambda q, s, x: ((*q[:3], x[2] / q[1]), s, q, x, x)),
+)
+shapes.reject(
+    "a number left out",
+    "in which None is no whole",
+    shapes_of(lambda q, s, x: (q, s, q, x, [*x[:2], None])),
 )
 shapes.reject("heads before scores", "changed places", shapes_of(lambda q, s, x: (q, q, s, x, x)))
 shapes.reject("four results", "4 of them", shapes_of(lambda q, s, x: (q, s, q, x)))
@@ -157,6 +162,11 @@ parameters.reject(
     "no W^O",
     "leaves out W\\^O",
     lambda *sizes: parameters_by_matrix(*sizes) - sizes[0] * sizes[1] * sizes[3],
+)
+parameters.reject(
+    "W^O of one head",
+    "540 in all matrices, no biases, .*came 440, as if W\\^O read one head",
+    lambda d, h, dk, dv, bias: parameters_by_matrix(d, h, dk, dv, bias) - (h - 1) * dv * d,
 )
 parameters.reject(
     "4d²", "right only where", lambda d, h, dk, dv, bias: 4 * d**2 + (4 * d if bias else 0)
@@ -409,7 +419,9 @@ operations.accept("PyTorch's counter", operations_by_counter)
 operations.reject("one projection", "one projection", lambda n, d, h: (n * d**2, 2 * n**2 * d))
 operations.reject("three", "three projections", lambda n, d, h: (3 * n * d**2, 2 * n**2 * d))
 operations.reject("FLOPs", "counts once here", lambda n, d, h: (8 * n * d**2, 4 * n**2 * d))
-operations.reject("one product", "one of the two", lambda n, d, h: (4 * n * d**2, n**2 * d))
+operations.reject(
+    "one product", "one of the two products", lambda n, d, h: (4 * n * d**2, n**2 * d)
+)
 operations.reject(
     "products in FLOPs", "products.*once here", lambda n, d, h: (4 * n * d**2, 4 * n**2 * d)
 )
@@ -499,7 +511,7 @@ crossover.reject(
 )
 crossover.reject(
     "scores masked alone",
-    "to one of the products",
+    "only one of the two products skipped the hidden pairs",
     border_of(lambda d: 2 * d, lambda d: math.ceil((8 * d - 1) / 3)),
 )
 crossover.reject("half", "much less than the projections", lambda d, causal: d / 2)

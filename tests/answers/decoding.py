@@ -1154,7 +1154,7 @@ window.reject(
 )
 window.reject("the output alone", "2 results", lambda la, x, kept, w: slid(la, x, kept, w)[0][0])
 window.reject(
-    "no window", "all of the past is heard", masked(lambda a, b, w: causal_mask(a, b), all_kept)
+    "no window", "all that was kept is heard", masked(lambda a, b, w: causal_mask(a, b), all_kept)
 )
 window.reject(
     "w + 1 are heard, w kept",
@@ -1162,7 +1162,7 @@ window.reject(
     masked(lambda a, b, w: window_mask(a, b, w + 1), lambda w: w),
 )
 window.reject("w − 1 are heard", TOO_FEW, masked(lambda a, b, w: window_mask(a, b, max(w - 1, 1))))
-window.reject("cut, and no mask", "all of the past is heard", only_cut)
+window.reject("cut, and no mask", "all that was kept is heard", only_cut)
 window.reject("cut before attending", "the window is that of the block's last", cut_before)
 window.reject("empty slots", "empty slots of zeros", empty_slots)
 window.reject("minus nought", "1 position at most.*a slice from −0 on", minus_zero)
@@ -1278,7 +1278,7 @@ window.reject("what is kept is never renewed", NOT_KEPT, keeps_what_was_kept)
 window.reject("its block is not kept", NOT_KEPT, keeps_all_but_its_block)
 window.reject("chunks", "cut into chunks of w", Chunks())
 window.reject("both sides", "later positions of the block", masked(both_sides))
-window.reject("the past is open", "all of the past is heard", masked(past_open))
+window.reject("the past is open", "all that was kept is heard", masked(past_open))
 window.reject(
     "a ring that is filled first", "window is that of the block's last", ring_filled_first
 )
@@ -1735,7 +1735,7 @@ guesses_.reject("the first cache alone", "cache 1 of 2 holds", first_cache_alone
 guesses_.reject("without the last word", "called once.*called with 2$", without_last)
 guesses_.reject(
     "a sum for the first miss",
-    "agrees behind the first",
+    r"agrees after the wrong guess.*; after last and each of the guesses the model says \[\[",
     lambda *a: accepted(*a, lambda fits: fits.sum()),
 )
 guesses_.reject("all its own words", "nothing is thrown away", all_own)
@@ -2214,7 +2214,9 @@ decoders.reject(
 )
 decoders.reject("no crop to 0", "a crop to 0", with_(script=(*READS, *CUT)))
 decoders.reject("no reorder", "keeps the number of texts", with_(script=(*READS, *CUT, *CUT_TO_0)))
-decoders.reject("two texts swap", "the inverse", with_(script=(*READS, *CUT, *CUT_TO_0, *SWAP)))
+decoders.reject(
+    "two texts swap", "the other way round", with_(script=(*READS, *CUT, *CUT_TO_0, *SWAP))
+)
 decoders.reject("own keys for each head", "where several heads share", with_(h_kv=4))
 decoders.reject("no clear", "after clear", with_(script=(*READS, *CUT, *CUT_TO_0, *ORDERS)))
 decoders.reject("x is left alone", "the caller writes into x", with_(spoil=False))

@@ -220,6 +220,33 @@ class NoOutput(Written):
         return self.merge(self.weights(q @ k.mT * self.scale(q)) @ v)
 
 
+class NotItselfAdded(Written):
+    def weights(self, scores):
+        return (scores - 1e9 * torch.ones(*scores.shape[-2:]).triu()).softmax(-1)
+
+
+class ScoresTimesMask(Written):
+    def weights(self, scores):
+        return (scores * self.may(scores.shape[-1])).softmax(-1)
+
+
+class RotatesX(Written):
+    def forward(self, x):
+        q, k = (self.split(w(rotate(x, 1_000))) for w in (self.w_q, self.w_k))
+        weights = self.weights(q @ k.mT * self.scale(q))
+        return self.w_o(self.merge(weights @ self.split(self.w_v(x))))
+
+
+class AllByViews(Written):
+    moved = (2, 3, 5, 6)
+
+    def split(self, x):
+        return x.view(len(x), self.h, x.shape[1], -1)
+
+    def merge(self, heads):
+        return heads.reshape(len(heads), heads.shape[2], -1)
+
+
 attention = Exercise(your_own_gpt.attention)
 attention.accept("ours", ours.Attention)
 attention.accept("step by step", Written)
@@ -230,6 +257,9 @@ attention.reject("no mask", "later words are heard", NoMask)
 attention.reject("the other triangle", "what comes after it", OtherTriangle)
 attention.reject("one word too many", "one word too many", OneTooMany)
 attention.reject("not itself", "does not hear itself", NotItself)
+attention.reject("not itself, −1e9", "itself, and word 0 hears all words alike", NotItselfAdded)
+attention.reject("scores times the triangle", "are set to 0, not to −∞", ScoresTimesMask)
+attention.reject("x rotated", "x is rotated, before it is mapped", RotatesX)
 attention.reject("zeros after the softmax", "set to 0 after the softmax", ZeroAfterwards)
 attention.reject("softmax over the queries", "over the queries", OverTheQueries)
 attention.reject("not rotated", "without a rotation: rotate is not called", NotRotated)
@@ -266,6 +296,14 @@ class CountedFrom1(Moved):
     moved = (3, 4, 6, 7)
 
 
+class FourthWord(Moved):
+    moved = (1, 2, 3, 5, 6)
+
+
+class MendedLine(Moved):
+    bug = "return self.w_o(heads.transpose(1, 2).reshape(B, n, d_model))"
+
+
 class LineNotNamed(Moved):
     bug = None
 
@@ -291,9 +329,13 @@ first_patient.accept("moved back", Moved)
 first_patient.accept("no axis to move", MovedHeadByHead)
 first_patient.reject("as it was", "the patient gives the same", NotMovedBack)
 first_patient.reject("mended and not measured", "it is None", Written)
-first_patient.reject("a sound layer measured", "4, 5, 6.*run the patient", AsASoundLayer)
-first_patient.reject("words", "the earlier ones; run the patient", NoNumbers)
+first_patient.reject(
+    "a sound layer measured", "4, 5, 6.*in a sound layer; was FirstPatient", AsASoundLayer
+)
+first_patient.reject("words", "the earlier ones; was it measured on the patient", NoNumbers)
 first_patient.reject("counted from 1", r"3, 4, 6, 7.; these are counted from 1", CountedFrom1)
+first_patient.reject("the fourth word", "these move with word 3; words are counted", FourthWord)
+first_patient.reject("the mended line", "not in FirstPatient: is it the line as mended", MendedLine)
 first_patient.reject("line not named", "bug is the line of FirstPatient.*it is None", LineNotNamed)
 first_patient.reject("a sound line", "'may = torch.ones.*that is not the line", OtherLine)
 first_patient.reject("all lines", "not the line", AllLines)
@@ -301,6 +343,7 @@ first_patient.reject("as in exercise 1", "it is None", ours.Attention)
 first_patient.reject("merged by feature", "merged feature by feature", MergedByFeature)
 first_patient.reject("mask moved by one", "does not hear itself", NotItself)
 first_patient.reject("split by a view, too", "differ", SplitByAView)
+first_patient.reject("split and joined by views", "by a view, and joined by one", AllByViews)
 
 
 # The block
@@ -651,7 +694,13 @@ third_patient.reject("a sound line", "not the line", mended(Stacked, bug="x = se
 third_patient.reject("as it was", "the patient gives the same", model_of(all_read_the_words))
 third_patient.reject("not measured", "it is None", Stacked)
 third_patient.reject(
-    "one block too few", r"it is \[0\]; run the patient", mended(Stacked, silent=[0])
+    "two blocks", r"it is \[0\]; so it is with 2 blocks", mended(Stacked, silent=[0])
+)
+third_patient.reject("with one", "that one has a gradient", mended(Stacked, silent=[2]))
+third_patient.reject(
+    "the mended line",
+    "not in ThirdPatient: is it the line as mended",
+    mended(Stacked, bug="x = block(x)"),
 )
 third_patient.reject(
     "all blocks are added up", "some numbers differ|once more", model_of(added_again)
@@ -777,7 +826,13 @@ second_patient.reject(
     "not the line",
     measured(ahead, bug="asked, wanted = chances[:, :-1], ids[:, 1:]"),
 )
-second_patient.reject("of 56 words", "it is 3.055", measured(ahead, 3.055))
+second_patient.reject("of 56 words", "3.055; so it is with 56 words", measured(ahead, 3.055))
+second_patient.reject("of a sound loss", "it is 0; a sound loss gives that", measured(ahead, 0.0))
+second_patient.reject(
+    "the mended line",
+    "not in second_patient: is it the line as mended",
+    measured(ahead, bug="logits = model(ids)[:, :-1]"),
+)
 second_patient.reject("log of a softmax", "200 apart.*came inf", log_of_softmax)
 second_patient.reject("something added", "200 apart", partial(log_of_softmax, least=1e-8))
 second_patient.reject(
@@ -1043,7 +1098,11 @@ trained.accept("the book's model", models.load_gpt())
 trained.accept("a little less sure", Other(lambda ids: BOOKS(ids) * 0.98))
 with torch.random.fork_rng(devices=[]):
     torch.default_generator.manual_seed(0)
-    trained.reject("untrained", "0.95 and more.*owner 0.0", ours.GPT(len(VOCABULARY), 64, 4, 2))
+    trained.reject(
+        "untrained",
+        "owner 0.0.*an untrained model's: equal guesses have 4.03",
+        ours.GPT(len(VOCABULARY), 64, 4, 2),
+    )
 trained.reject("the losses", "a list of 2; train returns the losses", [4.2, 4.1])
 trained.reject("the class", "came the class", ours.GPT)
 trained.reject(
@@ -1052,6 +1111,9 @@ trained.reject(
     Other(without_second_block),
 )
 trained.reject("knows the next word", "reads its answers", Other(knows_the_next))
+trained.reject(
+    "probabilities", "between 0 and 1: are they prob", Other(lambda ids: BOOKS(ids).softmax(-1))
+)
 trained.reject("half sure", "is nearly there.*hint 3", Other(half_sure))
 trained.reject("flat over what is free", "an exact KL under 0.03", Other(flat))
 trained.reject("the last place alone", "shape", Other(lambda ids: BOOKS(ids)[:, -1]))
@@ -1141,6 +1203,7 @@ write.reject("hotter", "temperature of about 1.5", with_temperature(1.5))
 write.reject("top-p", "rare words never come", partial(drawn, pick=nucleus))
 write.reject("one number", "one word is drawn for all", partial(drawn, pick=one_number_for_all))
 write.reject("40 words", "only the last 40", partial(drawn, read=lambda ids: ids[:, -40:]))
+write.reject("48 words", "only the last 48", partial(drawn, read=lambda ids: ids[:, -48:]))
 write.reject("16 words", "only the last 16", partial(drawn, read=lambda ids: ids[:, -16:]))
 write.reject("a seed at the start", "a seed is set inside", seeded)
 write.reject("a seed in the loop", "a seed is set inside", partial(seeded, inside=True))
@@ -1157,8 +1220,8 @@ write.reject("logits as weights", "it runs", partial(drawn, pick=lambda x: (x - 
 
 
 # The divergence
-def taken(truth, logits, change=lambda terms: terms.sum(-1)):
-    terms = truth * (truth.log() - logits.log_softmax(-1))
+def taken(truth, logits, change=lambda terms: terms.sum(-1), log=None):
+    terms = truth * (truth.log() - (logits.log_softmax(-1) if log is None else log))
     return change(torch.where(truth > 0, terms, 0.0))
 
 
@@ -1224,6 +1287,17 @@ kl.reject(
     "351.*inf; somewhere the logarithm of 0",
     lambda p, x: torch.where(p > 0, p * (p.log() - x.softmax(-1).log()), 0.0).sum(-1),
 )
+for e, as_e in ((1e-9, "1e-09"), (1e-12, "1e-12"), (torch.finfo(torch.float32).eps, "1.19e-07")):
+    kl.reject(
+        f"{e:.3g} added to a softmax",
+        f"as if {as_e} were added to q before",
+        lambda p, x, e=e: taken(p, x, log=(x.softmax(-1) + e).log()),
+    )
+kl.reject(
+    "a softmax held above 1e-10",
+    "1e-10 were added to q before its logarithm, or q held",
+    lambda p, x: taken(p, x, log=x.softmax(-1).clamp(1e-10).log()),
+)
 kl.reject(
     "something small added",
     "add nothing: .*0.43, 0.365",
@@ -1254,17 +1328,22 @@ def word_by_word(model, ids, caches, start):
     return torch.cat(each, dim=1)
 
 
-def rotates_all_late(model, ids, caches, start):
+def rotates_all_late(model, ids, caches, start, first=0):
     """Keep keys as they are, and rotate all of them in every step."""
     x, m = model.words(ids), ids.shape[1]
     for one, cache in zip(model.blocks, caches, strict=True):
         layer, normed = one.attention, one.attention_norm(x)
         q, k, v = (split_heads(w(normed), layer.h) for w in (layer.w_q, layer.w_k, layer.w_v))
         k, v = cache.append(k, v)
-        scores = rotate(q, 1_000, start) @ rotate(k, 1_000).mT / q.shape[-1] ** 0.5
+        scores = rotate(q, 1_000, start) @ rotate(k, 1_000, first).mT / q.shape[-1] ** 0.5
         weights = scores.masked_fill(~causal_mask(m, start + m), -INF).softmax(-1)
         x = one.fed(x + layer.w_o(merge_heads(weights @ v)))
     return model.next_word(model.norm(x))
+
+
+def all_from_start(model, ids, caches, start):
+    """Keep keys as they are, and rotate all of them as if they were new."""
+    return rotates_all_late(model, ids, caches, start, first=start)
 
 
 def keys_from_0(model, ids, caches, start):
@@ -1335,6 +1414,7 @@ step.reject(
     "queries are rotated from 0",
     partial(stepped, turn_q=lambda x, start: rotate(x, 1_000)),
 )
+step.reject("all keys from start", "the queries and all keys, the old ones too", all_from_start)
 step.reject("keys from 0", "keys are rotated from 0", keys_from_0)
 step.reject("not rotated", "without a rotation", partial(stepped, turn=lambda x, start: x))
 step.reject("rotated by head", "rotated by its number", partial(stepped, turn=rotated_by_head))

@@ -129,7 +129,9 @@ def expect_shape(
     part.demand(isinstance(came, list), f"{part.part} is a tuple of whole numbers", happened)
     came = [single(size) for size in came]
     broken = [size for size in came if not isinstance(size, Integral)]
-    happened += f", in which {broken} is no whole number; divide by //" * bool(broken)
+    if broken:
+        what = "a float; divide by //" if isinstance(broken[0], float) else "no whole number"
+        happened = f"{part.part} came as {came}, in which {broken[0]} is {what}"
     part.demand(not broken, expected, happened)
     if sorted(came) == sorted(shape):
         happened += "; the sizes are right, their order is not"
@@ -169,6 +171,9 @@ def expect_parameters(
     confusions = {
         "which is the matrices alone" if bias else "which has biases too": other,
         "which leaves out W^O": matrices - h * d_v * d_model,
+        "as if W^O read one head; it reads all of them side by side": (
+            truth - (h - 1) * d_v * d_model
+        ),
         "which is one head's share": matrices / h,
         "as if each head had the width of the model": 4 * h * d_model**2,
         "which is right only where h·d_k and h·d_v are d_model": (
@@ -194,8 +199,8 @@ def expect_parameters(
     expect_number(
         outcome,
         truth,
-        f"one head's W^Q has d_model·d_k = {d_model * d_k:,} numbers; count all matrices"
-        f"{' and biases' if bias else ', no biases'}",
+        f"{truth:,} in all matrices{' and biases' if bias else ', no biases'}, of which one head's "
+        f"W^Q has d_model·d_k = {d_model * d_k:,}",
         confusions,
     )
 
@@ -339,8 +344,7 @@ def multiply_adds(function: Callable[[int, int, int], tuple[int, int]]) -> None:
         expect_number(
             second,
             products,
-            f"one score of a head takes {d_model // h} multiply-adds, and Q Kᵀ is not the only "
-            "product",
+            f"Q Kᵀ and A V of all heads; one score of a head takes {d_model // h} multiply-adds",
             {
                 "which is one of the two products, or both for half of the pairs": products / 2,
                 "as if a mask hid later keys; here every query meets every key": (
@@ -374,7 +378,7 @@ def crossover(function: Callable[[int, bool], int]) -> None:
                 {
                     "as if the mask left exactly half of all pairs": border + 1,
                     "as if query i met i − 1 keys": border + 2,
-                    "as if the mask left all pairs to one of the products": -(
+                    "as if only one of the two products skipped the hidden pairs": -(
                         (1 - 8 * d_model) // 3
                     ),
                     "the border without a mask": borders[False],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from numbers import Real
 from typing import Any
 
 import torch
@@ -139,8 +140,14 @@ def in_the_model(
         all_six: a bet, the six products' percentage of a layer's seconds at 48 words.
         answers: parameters, multiply_adds, crossover, weight_memory and flops.
     """
+    bets = {"half_at": half_at, "seconds_there": seconds_there, "all_six": all_six}
+    for name, bet in bets.items():  # before the clock runs
+        if bet is not None and (isinstance(bet, bool) or not isinstance(bet, Real)):
+            raise TypeError(
+                f"{name} must be a number or None; got {bet!r}; write it as in {name}=7"
+            )
     found = compare(**answers)
-    for what, bet, came in zip(BETS, (half_at, seconds_there, all_six), found or (), strict=False):
+    for what, bet, came in zip(BETS, bets.values(), found or (), strict=False):
         if bet is not None:
             print(f"{what}: you bet on {bet:g}, and it is {came:.0f}.")
 

@@ -415,6 +415,7 @@ def accept(function: Callable[[gpt.GPT, list[KVCache], Tensor, Tensor], Tensor])
 
 
 BOUND = "a guess counts only where its probability is above a bound"
+LATE = "a guess that agrees after the wrong guess counts too"
 
 
 def expect_accepted(
@@ -467,6 +468,8 @@ def expect_accepted(
         told = cause(
             (own_words[:, : c + 1] if torch.equal(came, as_guessed) else came).double(), alive
         )
+        row = f"; after last and each of the guesses the model says {show(own_words)}"
+        told += row * (LATE in told)
     outcome.demand(
         not isinstance(came, Tensor) or came.dim() != 2 or came.shape == wanted.shape,
         f"the model's own words go on as {show(own)}, so {a} of the {guesses.shape[1]} guesses "
@@ -852,7 +855,8 @@ def wrong_windows(
     causal, may = causal_mask(m, n), window_mask(m, n, w)
     place, own = torch.arange(n), torch.arange(n - m, n)[:, None]
     masks = {
-        "all of the past is heard": causal,
+        "all that was kept is heard, and the block up to the position itself": causal
+        & (place >= n - m - w),
         "one position too many is heard": window_mask(m, n, w + 1),
         "one position too few is heard": window_mask(m, n, max(w - 1, 1)),
         "the window is that of the block's last position": causal & (place >= n - w),
@@ -961,7 +965,7 @@ def wrong_words(best: Tensor, last: Tensor, guesses: Tensor, a: int) -> dict[str
     own, others = said[0].tolist(), guesses[0].tolist()
     firsts = [*(own[others.index(word)] == word for word in others), False]
     counts = {
-        "a guess that agrees behind the first that differs counts too": int(fits.sum()),
+        LATE: int(fits.sum()),
         "as if each guess were compared with the model's word after it": int(late),
         "a guess counts that is the model's second choice": int(second),
         "a guess counts that stands anywhere among the model's words": int(anywhere),

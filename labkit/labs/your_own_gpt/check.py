@@ -6,7 +6,7 @@ A patient is a part with a planted bug. Mended, it has to be as right as any oth
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import accumulate
 from typing import Any, cast
@@ -38,7 +38,7 @@ from labkit.labs.your_own_gpt import ours
 from labkit.models.gpt import GPT, load_gpt
 from labkit.models.stories import RELATIONS, VOCABULARY
 
-INF = float("inf")
+INF, EPS = float("inf"), torch.finfo(torch.float32).eps
 HIGHEST_KL, LEAST_RIGHT = 0.03, 0.95  # of a trained model; five of ours reach 0.006 and 0.99
 NEARLY = 0.7  # above what is right on a plateau, where a model guesses between two and more
 Mistakes = Callable[[], dict[str, Tensor]]
@@ -58,6 +58,11 @@ BUGS = {  # the part of a patient's line that no other line of it has, without s
     "mended_loss": (".softmax(dim=-1)", "F.cross_entropy(asked"),
     "MendedGPT": ("out=block(x)",),
 }
+LIKE_IT = {  # what no line of the patient has, unless it has the bug too
+    "MendedAttention": ("self.w_o(", "heads.transpose("),
+    "mended_loss": ("model(ids)", "F.cross_entropy("),
+    "MendedGPT": ("block(x)",),
+}
 
 
 def undisclosed(name: str, mistakes: Mistakes) -> dict[str, Tensor]:
@@ -69,23 +74,28 @@ def undisclosed(name: str, mistakes: Mistakes) -> dict[str, Tensor]:
     }
 
 
-def demand_symptom(
-    name: str, function: Any, part: str, asked: str, wanted: Sequence[float]
-) -> None:
-    """Demand what a learner should have measured on the patient, kept beside the mended part."""
+def demand_symptom(name: str, function: Any, part: str, asked: str, wanted: Sequence[float],
+    betrays: Mapping[str, Sequence[float]]) -> None:  # fmt: skip
+    """Demand what a learner should have measured on the patient, kept beside the mended part.
+
+    What came in its place may betray what else was measured.
+    """
     came: Any = getattr(function, part, None)
     try:
         found = torch.as_tensor(list(came) if isinstance(came, (set, frozenset)) else came).detach()
     except (RuntimeError, TypeError, ValueError):
         found = torch.empty(0)
     measured = found.double().flatten().sort().values
-    if len(measured) != len(wanted) or not near(measured, wanted, 3e-3):
-        from_1 = part != "least" and len(measured) == len(wanted) and near(measured - 1, wanted)
-        hint = (
-            "these are counted from 1, and the card counts from 0"
-            if from_1
-            else "run the patient once"
-        )
+
+    def came_as(numbers: Sequence[float]) -> bool:
+        return len(measured) == len(numbers) and near(measured, numbers, 3e-3)
+
+    if not came_as(wanted):
+        if part != "least":
+            told = "these are counted from 1, and the card counts from 0"
+            betrays = {told: [one + 1 for one in wanted], **betrays}
+        hints = (told for told, numbers in betrays.items() if came_as(numbers))
+        hint = next(hints, "was it measured on the patient, and as the card says?")
         raise complaint(
             name,
             expected=f"{name}.{part} is what you measured: {asked}",
@@ -97,13 +107,17 @@ def demand_line(name: str, function: Any, patient: str) -> None:
     """Demand the line of a patient that holds its bug, as a text."""
     came: Any = getattr(function, "bug", None)
     line = "".join(str(came).split())
-    if "\n" in str(came).strip() or not any(part in line for part in BUGS[name]):
+    named = any(part in line for part in BUGS[name])
+    if "\n" in str(came).strip() or not named:
+        told = "and that is not the line"
+        if not named and any(part in line for part in LIKE_IT[name]):
+            told = (
+                f"which is not in {patient}: is it the line as mended? Copy it as it stands there"
+            )
         raise complaint(
             name,
             expected=f"{name}.bug is the line of {patient} that is wrong, copied as a text",
-            happened="it is None"
-            if came is None
-            else f"it is {show(came)[:80]!r}, and that is not the line",
+            happened="it is None" if came is None else f"it is {show(came)[:80]!r}, {told}",
         )
 
 
@@ -132,18 +146,22 @@ def first_patient(function: Callable[[int, int], nn.Module]) -> None:
         function,
         "moved",
         "of FirstPatient with 2 heads and 7 words, which outputs move with word 4",
-        moved_by_the_patient(),
+        moved_by_the_patient(4),
+        {
+            "so it is in a sound layer; was FirstPatient measured?": [4, 5, 6],
+            "these move with word 3; words are counted from 0": moved_by_the_patient(3),
+        },
     )
     demand_line("MendedAttention", function, "FirstPatient")
     right("MendedAttention", "No word reads its own future any more.")
 
 
-def moved_by_the_patient() -> list[float]:
+def moved_by_the_patient(word: int) -> list[float]:
     layer, draw = ours.Attention(8, 2), drawing(3)
     fill(layer, draw)
     x = draw(1, 7, 8)
     changed = x.clone()
-    changed[:, 4] += draw(8)
+    changed[:, word] += draw(8)
     before, after = (
         attended(layer, 2, one, merge=lambda heads: heads.reshape(x.shape)) for one in (x, changed)
     )
@@ -182,21 +200,34 @@ def misattended(layer: Any, h: int, x: Tensor) -> dict[str, Tensor]:
     """Give what comes out when one step goes wrong, by the words for it."""
     d_model, n = x.shape[-1], x.shape[1]
     anything, before = torch.ones(n, n, dtype=torch.bool), causal_mask(n).tril(-1)
+    blocked = ~before  # word 0, too, which is left with nothing
     before[0, 0] = True
     wrong = partial(attended, layer, h, x)
     q, k, v = (split_heads(w(x), h) for w in (layer.w_q, layer.w_k, layer.w_v))
     scores = ours.rotate(q, ours.BASE) @ ours.rotate(k, ours.BASE).mT / q.shape[-1] ** 0.5
     hidden = scores.masked_fill(~causal_mask(n), -INF)
-    early = [split_heads(ours.rotate(w(x), ours.BASE), h) for w in (layer.w_q, layer.w_k)]
 
     def mixed(weights: Tensor) -> Tensor:
         return layer.w_o(merge_heads(weights @ v))
+
+    def heard(q: Tensor, k: Tensor) -> Tensor:
+        q, k = split_heads(q, h), split_heads(k, h)
+        return layer.w_o(merge_heads(scaled_dot_product_attention(q, k, v, causal_mask(n))))
 
     return {
         "later words are heard: the mask is not used": wrong(may=anything),
         "a word hears itself and what comes after it": wrong(may=causal_mask(n).T),
         "a word hears one word too many, the next": wrong(may=anything.tril(1)),
         "a word does not hear itself": wrong(may=before),
+        "a word does not hear itself, and word 0 hears all words alike": mixed(
+            scores.masked_fill(blocked, -1e9).softmax(-1)
+        ),
+        "the scores of later words are set to 0, not to −∞, and e⁰ is 1": mixed(
+            (scores * causal_mask(n)).softmax(-1)
+        ),
+        "x is rotated, before it is mapped to queries and keys": heard(
+            *(w(ours.rotate(x, ours.BASE)) for w in (layer.w_q, layer.w_k))
+        ),
         "weights are set to 0 after the softmax, and no longer sum to 1": mixed(
             scores.softmax(-1) * causal_mask(n)
         ),
@@ -210,13 +241,14 @@ def misattended(layer: Any, h: int, x: Tensor) -> dict[str, Tensor]:
         "the values are rotated as well": wrong(rotated="qkv"),
         "the base of the rotation is not 1,000": wrong(base=10_000),
         "the heads are cut by a view, so that each gets whole words": wrong(split=viewed),
+        "the heads are cut by a view, and joined by one": wrong(
+            split=viewed, merge=lambda heads: heads.reshape(x.shape)
+        ),
         "a head gets every h-th number, where it should get d_k numbers in a row": wrong(
             split=interleaved, merge=lambda heads: heads.movedim(1, -1).flatten(-2)
         ),
-        "the whole vector is rotated, before it is split into heads": mixed(
-            (early[0] @ early[1].mT / q.shape[-1] ** 0.5)
-            .masked_fill(~causal_mask(n), -INF)
-            .softmax(-1)
+        "the whole vector is rotated, before it is split into heads": heard(
+            *(ours.rotate(w(x), ours.BASE) for w in (layer.w_q, layer.w_k))
         ),
         PLANTED["MendedAttention"]: wrong(merge=lambda heads: heads.reshape(x.shape)),
         "the heads are merged feature by feature, and not one head after the other": wrong(
@@ -345,6 +377,10 @@ def third_patient(function: Callable[[int, int, int, int], nn.Module]) -> None:
         "silent",
         "of ThirdPatient with 3 blocks, the numbers of those that get no gradient",
         [0, 1],
+        {
+            "of 3 blocks, that one has a gradient": [2],
+            "so it is with 2 blocks; were there 3?": [0],
+        },
     )
     demand_line("MendedGPT", function, "ThirdPatient")
     right("MendedGPT", "Every block reads what the blocks below it wrote.")
@@ -482,10 +518,15 @@ class Counts(nn.Module):
 
     def __init__(self, table: Tensor) -> None:
         super().__init__()
-        self.table = nn.Parameter(table)
+        self.table, self.most = nn.Parameter(table), 0
 
     def forward(self, ids: Tensor) -> Tensor:
+        self.most = max(self.most, ids.shape[1])  # words that were read at once
         return self.table[ids.cumsum(dim=1) % len(self.table)]
+
+
+def shown(model: Counts) -> Shown:
+    return Shown(model, "a small model whose next word depends on the sum of all ids so far")
 
 
 @exercise
@@ -505,6 +546,10 @@ def second_patient(function: Callable[[nn.Module, Tensor], Tensor]) -> None:
         "least",
         "the least that second_patient can give with a vocabulary of 10 words",
         [math.log(math.e + 9) - 1],
+        {
+            "a sound loss gives that; was second_patient measured?": [0],
+            "so it is with 56 words; take 10": [math.log(math.e + 55) - 1],
+        },
     )
     demand_line("mended_loss", function, "second_patient")
     right("mended_loss", "It can fall to the entropy again.")
@@ -512,12 +557,12 @@ def second_patient(function: Callable[[nn.Module, Tensor], Tensor]) -> None:
 
 def judge_loss(name: str, function: Any) -> None:
     """Demand the mean cross-entropy, and a gradient."""
-    answer = Answer(name, function)
+    answer = Answer(name, opened(function))
     for vocabulary, B, n in ((5, 2, 4), (9, 3, 6), (3, 1, 2)):
         draw = drawing(vocabulary)
         model = Counts(2 * draw(vocabulary, vocabulary))
         ids = (draw(B, n) * 100).long() % vocabulary
-        outcome = answer(model=model, ids=ids)
+        outcome = answer(model=shown(model), ids=ids)
         wanted = F.cross_entropy(model(ids)[:, :-1].flatten(0, 1), ids[:, 1:].flatten())
         came = outcome.number()
         if not near(torch.tensor(came).double(), wanted.detach()):
@@ -536,7 +581,7 @@ def judge_loss(name: str, function: Any) -> None:
             "came a number without a gradient",
         )
     model, ids = Counts(200 * torch.eye(4)), torch.tensor([[1, 2, 3, 0, 1]])
-    outcome = answer(model=model, ids=ids)
+    outcome = answer(model=shown(model), ids=ids)
     far, found = F.cross_entropy(model(ids)[0, :-1], ids[0, 1:]).item(), outcome.number()
     outcome.demand(
         abs(found - far) < 0.1,
@@ -658,7 +703,7 @@ OWN_GRADIENT = "a step follows the gradient of its own stories"
 @exercise
 def train(function: Callable[[nn.Module, int, int], Any]) -> None:
     """Check a loop: a model, steps and a seed; it trains in place and returns each step's loss."""
-    answer = Answer("train", function)
+    answer = Answer("train", opened(function))
     first, outcome = trained_by(answer, STEPS, 5)
     first.read_once()
     outcome.demand(
@@ -745,7 +790,8 @@ def trained_by(answer: Answer, steps: int, seed: int) -> tuple[Watched, Outcome]
     model = Watched()
     hook = register_optimizer_step_pre_hook(model.stepped)
     try:
-        outcome = answer(model=model, steps=steps, seed=seed)
+        given = Shown(model, "a GPT of one block and width 32")
+        outcome = answer(model=given, steps=steps, seed=seed)
     except Wrong as error:
         if model.told:  # PyTorch's own words for it are of in-place operations
             raise complaint(answer.name, expected=OWN_GRADIENT, happened=model.told) from error
@@ -800,16 +846,19 @@ def trained(model: nn.Module) -> None:
         found = standing(cast(GPT, model), judged)
     reached = ", ".join(f"{name} {found[name]:.2f}" for name in RELATIONS[1:])
     dead = [name for name in RELATIONS[1:] if found[name] < LEAST_RIGHT]
-    lowest = min(RELATIONS[1:], key=found.__getitem__)
+    lowest, uniform = min(RELATIONS[1:], key=found.__getitem__), math.log(len(VOCABULARY))
+    why = f"{lowest} is the lowest, and hint 2 says what that may mean"
+    if logits.min() >= 0 and near(logits.sum(dim=-1), 1.0):
+        why = "all outputs lie between 0 and 1: are they probabilities? Logits are asked for"
+    elif found["loss"] > 0.8 * uniform:
+        why = f"the loss is {found['loss']:.2f}, hardly better than an untrained model's: equal "
+        why += f"guesses have {uniform:.2f}; was this model trained, and to say the next word?"
+    elif found[lowest] > NEARLY:
+        why = f"{lowest} is nearly there: does the rate fall at the end (hint 3 of exercise 5)?"
     outcome.demand(
         not dead,
         f"in every relation the right words get {LEAST_RIGHT} and more",
-        f"{reached}; the KL is {found['KL']:.3f}; "
-        + (
-            f"{lowest} is nearly there: does the rate fall at the end, as in hint 3 of exercise 5?"
-            if found[lowest] > NEARLY
-            else f"{lowest} is the lowest, and hint 2 says what that may mean"
-        ),
+        f"{reached}; the KL is {found['KL']:.3f}; {why}",
     )
     outcome.demand(
         found["KL"] < HIGHEST_KL,
@@ -827,12 +876,12 @@ ONE_DRAW = "one word is drawn for all texts"
 @exercise
 def write(function: Callable[[nn.Module, Tensor, int], Tensor]) -> None:
     """Check writing: a model, ids (B, m) and n to ids (B, n), each new word drawn."""
-    answer = Answer("write", function)
-    for vocabulary, B, m, n in ((7, 3, 4, 9), (5, 2, 1, 4), (9, 1, 44, 48)):
+    answer = Answer("write", opened(function))
+    for vocabulary, B, m, n in ((7, 3, 4, 9), (5, 2, 1, 4), (9, 1, 70, 80)):
         draw = drawing(vocabulary)
         sure = F.one_hot(draw(vocabulary, vocabulary).argmax(dim=-1), vocabulary) * 60.0
         model, ids = Counts(sure), (draw(B, m) * 100).long() % vocabulary
-        outcome = answer(model=model, ids=ids, n=n)
+        outcome, c = answer(model=shown(model), ids=ids, n=n), model.most
         got = outcome_ids(outcome, B, n)
         outcome.demand(
             torch.equal(got[:, :m], ids),
@@ -841,11 +890,9 @@ def write(function: Callable[[nn.Module, Tensor, int], Tensor]) -> None:
         )
         wanted = follow(model, ids, n, at_end)
         ways: dict[str, Callable[..., Tensor]] = {
-            "only the last word was read": lambda model, text: model(text[:, -1:])[:, -1],
-            **{
-                f"only the last {c} words were read": partial(at_end_after, c)
-                for c in (8, 16, 32, 40)
-            },
+            f"only the last {f'{c} words were' if c > 1 else 'word was'} read": partial(
+                at_end_after, c
+            ),
             "only the prompt was read": partial(at_end_of, m),
             "the first place was asked": lambda model, text: model(text)[:, 0],
             ONE_DRAW: lambda model, text: model(text)[:1, -1].expand(len(text), -1),
@@ -859,7 +906,7 @@ def write(function: Callable[[nn.Module, Tensor, int], Tensor]) -> None:
     chances = torch.tensor([0.7, 0.21, 0.05, 0.04])
     model = Counts(torch.stack([chances.roll(i) for i in (2, 0, 1, 3)]).log())
     ids = torch.tensor([[2, 0, 3]]).expand(10_000, -1)
-    outcome, again = (answer(model=model, ids=ids, n=4) for _ in range(2))
+    outcome, again = (answer(model=shown(model), ids=ids, n=4) for _ in range(2))
     got, same = (outcome_ids(one, len(ids), 4)[:, -1] for one in (outcome, again))
     came, wanted = got.bincount(minlength=4) / len(ids), model(ids[:1])[0, -1].softmax(-1).detach()
     off = (came - wanted) / (wanted * (1 - wanted) / len(ids)).sqrt()
@@ -878,10 +925,10 @@ def write(function: Callable[[nn.Module, Tensor, int], Tensor]) -> None:
     right("write", "Each word is drawn, with the probability that the model gives it.")
 
 
-def one_word(answer: Answer, model: nn.Module, ids: Tensor) -> str:
+def one_word(answer: Answer, model: Counts, ids: Tensor) -> str:
     """Say why all texts go on with the same word, as the end of a sentence."""
     n = 4 * ids.shape[1]
-    longer = outcome_ids(answer(model=model, ids=ids, n=n), len(ids), n)
+    longer = outcome_ids(answer(model=shown(model), ids=ids, n=n), len(ids), n)
     likeliest = torch.equal(longer, follow(model, ids, n, at_end))
     return "; the likeliest word always comes" if likeliest else f"; {ONE_DRAW}"
 
@@ -961,6 +1008,7 @@ def kl(function: Callable[[Tensor, Tensor], Tensor]) -> None:
         q = logits.double().log_softmax(-1)
         terms = torch.where(p > 0, p * (p.log() - q), 0.0)
         wanted = terms.sum(-1)
+        added = {e: (q.exp() + e).log() for e in (*(10.0**-i for i in range(5, 41)), EPS)}
         known = {
             "this is the cross-entropy, from which nothing is taken": -(p * q).sum(-1),
             "the two have changed places": torch.where(  # what p = 0 gives, is told in many ways
@@ -974,6 +1022,12 @@ def kl(function: Callable[[Tensor, Tensor], Tensor]) -> None:
             ).sum(-1),
             "this is what nan_to_num makes of ∞; " * bool(came.isfinite().all())
             + "somewhere the logarithm of 0 is taken": torch.where(endless, came, wanted),
+            **{
+                f"as if {e:.3g} were added to q before its logarithm, or q held above it": (
+                    torch.where(p > 0, p * (p.log() - log), 0.0).sum(-1)
+                )
+                for e, log in added.items()
+            },
         }
         expect(
             outcome,
@@ -1063,7 +1117,8 @@ def misstepped(model: Any, ids: Tensor, m: int) -> dict[str, Tensor]:
     read = partial(misread, model, ids, m)
     return {
         "the rotation begins at 0 again": read(from_0, from_0),
-        "the queries are rotated from 0, the keys from start": read(from_0, rotated),
+        "the queries are rotated from 0 and the new keys from start, or the queries and all keys, "
+        "the old ones too, from start": read(from_0, rotated),
         "the keys are rotated from 0, the queries from start": read(rotated, from_0),
         "the rotation is one place late": read(late, late),
         UNROTATED: read(unrotated, unrotated),

@@ -256,14 +256,14 @@ specialists.reject(
 )
 specialists.reject(
     "second best, next",
-    r"next: the head.*0\.\d+, and another head 0\.\d+",
+    r"next: the head.*0\.\d+, and one of the others 0\.\d+",
     {**NAMED, "next": (2, 8)},
 )
 specialists.reject(
     "places divided by 6", "divide its place by 6", {**NAMED, "next": (3, 2), "delimiters": (7, 5)}
 )
 specialists.reject(
-    "one sentence alone", r"0\.\d+, and another head 0\.\d+$", {**NAMED, "delimiters": (1, 0)}
+    "one sentence alone", r"0\.\d+, and one of the others 0\.\d+$", {**NAMED, "delimiters": (1, 0)}
 )
 specialists.reject(
     "numbers of 72", "a pair of layer", {"previous": 2, "next": 20, "delimiters": 47}

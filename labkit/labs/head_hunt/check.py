@@ -181,7 +181,7 @@ def relations(function: Callable[[list[str]], tuple[Tensor, Tensor]]) -> None:
         found = second.tensor(n, n, boolean=True)
         wanted = marks
         missed, extra = wanted & ~found, found & ~wanted
-        told = f"{int(missed.sum())} pairs are missing and {int(extra.sum())} too many"
+        told = f"of the pairs, {int(missed.sum())} are missing and {int(extra.sum())} too many"
         if torch.equal(found, wanted.T):
             told += "; queries are rows, keys are columns"
         elif extra.any():
@@ -248,7 +248,7 @@ def specialists(value: Any) -> None:
         )
         best = divmod(int(table.argmax()), h)
         less, more = apart(float(table[head]), float(table[best])) if head != best else ("", "")
-        told = f"head {head} gives {less}, and another head {more}"
+        told = f"head {head} gives {less}, and one of the others {more}"
         if head[::-1] == best:
             told += swapped
         elif (layer - 1, number - 1) == best:

@@ -25,7 +25,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-SECONDS = 20.0  # for one call of an answer
+SECONDS = 60.0  # for one call of an answer
 MOMENT = 1e-3  # seconds; a timer of none would never ring
 MOST_PRINTED = 2_000  # characters that one call may print
 MOST_SHOWN = 16  # numbers of a tensor that a message writes out
@@ -197,7 +197,10 @@ class Answer:
         except NotImplementedError as error:
             raise self.unwritten(error, outcome) from error
         except TimeoutError as error:
-            happened = f"none came within {SECONDS:g} seconds; is there a loop without end?"
+            happened = (
+                f"none came within {SECONDS:g} seconds; is there a loop without end, or far more "
+                "work than is needed?"
+            )
             raise outcome.complaint("an answer in good time", happened) from error
         except ChattyError as error:
             happened = f"one call printed more than {MOST_PRINTED} characters"

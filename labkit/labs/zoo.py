@@ -44,7 +44,8 @@ def judge(
             said = answer(**{argument: unnamed(listed[place])}).truth()
             mistakes[place] += said != (place < len(sound))
         if time == 0 and all(mistakes[: len(sound)]):
-            refuses_all(answer, len(sound), len(unsound), sum(mistakes[len(sound) :]))
+            accepted = [one for one, m in zip(unsound, mistakes[len(sound) :], strict=True) if m]
+            refuses_all(answer, len(sound), len(unsound), accepted)
     alarms = described(sound, mistakes[: len(sound)], times)
     missed = described(unsound, mistakes[len(sound) :], times)
     found = len(unsound) - len(missed)
@@ -62,15 +63,19 @@ def judge(
     raise complaint(answer.name, expected=EXPECTED, happened=("\n" + 12 * " ").join(told))
 
 
-def refuses_all(answer: Answer, sound: int, unsound: int, accepted: int) -> None:
+def refuses_all(answer: Answer, sound: int, unsound: int, accepted: Zoo) -> None:
     """Raise Wrong for a test that accepts nothing that is sound, and say what is likely."""
-    told = f"Sound, and refused: all {sound}. Of {unsound} bugs, it accepted {accepted}. "
-    told += (
-        "Is its meaning reversed, True for a bug?"
-        if 2 * accepted > unsound
-        else "Does it ever return True? If so, compare what it trusts with the card, by hand and "
-        "for one small input; then ask whether it leaves room for rounding."
+    told = f"Sound, and refused: all {sound}. Of {unsound} bugs, it accepted {len(accepted)}"
+    compare = (
+        "compare what it trusts with the card, by hand and for one small input; then ask whether "
+        "it leaves room for rounding."
     )
+    if 2 * len(accepted) > unsound:
+        told += ". Is its meaning reversed, True for a bug?"
+    elif accepted:
+        told += f", such as: {accepted[0].__doc__}. Is that what it trusts? If not, {compare}"
+    else:
+        told += f". Does it ever return True? If so, {compare}"
     raise complaint(answer.name, expected=EXPECTED, happened=told)
 
 

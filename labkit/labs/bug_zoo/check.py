@@ -36,7 +36,7 @@ def weights_are_sound(function: Test) -> None:
     unsound: Zoo = (over_queries, over_heads, unscaled, scaled_by_model, half_the_width)
     unsound += (without_maximum, one_maximum, squeezed, block_by_block)
     unsound += (over_queries_if_square, sixty_four_keys, cut_scores, in_half, first_scale)
-    unsound += (weights_of_tensors,)
+    unsound += (weights_of_tensors, twice_in_place)
     judge(answer, "weights", sound, unsound)
 
 
@@ -225,6 +225,12 @@ def block_by_block(q: Tensor, k: Tensor) -> Tensor:
     for part, top in zip(parts, tops, strict=True):
         total += part.sum(dim=-1, keepdim=True) * (top - tops[-1]).exp()
     return torch.cat(parts, dim=-1) / total  # the earlier parts have other maxima
+
+
+def twice_in_place(q: Tensor, k: Tensor) -> Tensor:
+    """if q and k are one tensor, its weights are closer to even than they should be"""
+    scaled = q * q.shape[-1] ** -0.5
+    return (scaled @ (scaled if k is q else k).mT).softmax(dim=-1)
 
 
 def over_queries_if_square(q: Tensor, k: Tensor) -> Tensor:
@@ -1036,7 +1042,7 @@ class DropoutInKernel(Dropping):
 
 
 class DropoutInModule(Dropping):
-    """PyTorch's module, with biases"""
+    """PyTorch's module, with biases, and with new weights in every layer that is made"""
 
     def __init__(self, p: float) -> None:
         super().__init__(p)

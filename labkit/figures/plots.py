@@ -182,13 +182,16 @@ def dots(
     for side, quantity in enumerate(quantities):
         height = 0.4 * ((len(quantities) - 1) / 2 - side) / max(1, len(quantities) - 1)
         spots = [
-            (value, -row + height)
-            for row, kind in enumerate(runs.values())
+            (value, -row + height, name.replace("<br>", " "))
+            for row, (name, kind) in enumerate(runs.items())
             for value in kind[quantity]
         ]
-        x, y = zip(*spots, strict=True)
+        x, y, names = zip(*spots, strict=True)
         look = {"symbol": DOTS[side], "size": 11, "color": COLOURS[side], "opacity": 0.75}
         points = {"type": "scatter", "mode": "markers", "marker": look}
+        # A dot's height is a place of the drawing, and no reader wants it told.
+        told = f"%{{hovertext}}: {quantity} %{{x:.2f}}<extra></extra>"
+        points |= {"hovertext": list(names), "hovertemplate": told}
         traces.append({**points, "name": quantity, "x": list(x), "y": list(y)})
     rows = {"tickvals": [-row for row in range(len(runs))], "ticktext": list(runs)}
     plot = 30 + 70 * len(runs)

@@ -33,15 +33,24 @@ function themed(layout, style) {
   const clear = "rgba(0,0,0,0)";
   const { sliders, title, ...rest } = layout;
   const result = { ...rest, paper_bgcolor: clear, plot_bgcolor: clear, dragmode: false, showlegend: false };
-  result.margin = { ...layout.margin, t: 16, b: 50 };
+  result.margin = { ...layout.margin, t: 16, b: sliders ? 12 : 50 };
   result.font = { ...layout.font, size: 13, color: text };
   for (const name of Object.keys(layout)) {
     if (!/^[xy]axis\d*$/.test(name)) continue;
-    result[name] = { ...layout[name], gridcolor: lines, zerolinecolor: lines, linecolor: lines };
+    // Fixed: a finger that points at a dot would move the axis.
+    const own = { ...layout[name], fixedrange: true };
+    result[name] = { ...own, gridcolor: lines, zerolinecolor: lines, linecolor: lines };
   }
   return result;
 }
 
+// Plotly would write the numbers of a narrow matrix in 8 pixels, and slant the names of its columns.
+function small(trace, layout) {
+  trace.textfont = { size: 11 };
+  layout.xaxis = { ...layout.xaxis, tickangle: 0, tickfont: { size: 11 } };
+}
+
+const NARROW = 480;
 const FRAME_MILLISECONDS = 600;
 const PAPER_WIDTH = 700; // of a figure that is printed out of a fold
 
@@ -99,7 +108,10 @@ async function draw(figure) {
   widths.set(drawing, width);
   const height = parseFloat(getComputedStyle(drawing).minHeight);
   const fitting = { ...themed(layout, style), width, height };
-  await Plotly.react(drawing, { data, layout: fitting, config: { displayModeBar: false }, frames });
+  if (width < NARROW) data.filter((trace) => trace.texttemplate).forEach((trace) => small(trace, fitting));
+  // To plotly a tap is two clicks, which would show another range.
+  const config = { displayModeBar: false, doubleClick: false };
+  await Plotly.react(drawing, { data, layout: fitting, config, frames });
   figure.dataset.drawn = "true";
   resized.observe(drawing);
   if (!frames) return;

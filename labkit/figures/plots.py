@@ -182,13 +182,16 @@ def dots(
     for side, quantity in enumerate(quantities):
         height = 0.4 * ((len(quantities) - 1) / 2 - side) / max(1, len(quantities) - 1)
         spots = [
-            (value, -row + height)
-            for row, kind in enumerate(runs.values())
+            (value, -row + height, name.replace("<br>", " "))
+            for row, (name, kind) in enumerate(runs.items())
             for value in kind[quantity]
         ]
-        x, y = zip(*spots, strict=True)
+        x, y, names = zip(*spots, strict=True)
         look = {"symbol": DOTS[side], "size": 11, "color": COLOURS[side], "opacity": 0.75}
         points = {"type": "scatter", "mode": "markers", "marker": look}
+        # A dot's height is a place of the drawing, and no reader wants it told.
+        told = f"%{{hovertext}}: {quantity} %{{x:.2f}}<extra></extra>"
+        points |= {"hovertext": list(names), "hovertemplate": told}
         traces.append({**points, "name": quantity, "x": list(x), "y": list(y)})
     rows = {"tickvals": [-row for row in range(len(runs))], "ticktext": list(runs)}
     plot = 30 + 70 * len(runs)
@@ -279,7 +282,8 @@ def animation(
     grid = {"rows": -(-len(panels) // 2), "columns": 2, "pattern": "independent", "ygap": 0.25}
     for axis, panel in zip(axes, panels, strict=True):
         square = {"scaleanchor": f"x{axis}", "constrain": "domain", "autorange": "reversed"}
-        layout |= {f"xaxis{axis}": {"title": panel, "constrain": "domain"}, f"yaxis{axis}": square}
+        above = {"title": panel, "side": "top", "constrain": "domain"}
+        layout |= {f"xaxis{axis}": above, f"yaxis{axis}": square}
     drawn = figure(at_rest, title=title, alt=alt, grid=grid, **({"height": 620} | layout))
     drawn.frames = [
         {"name": name, "data": [{"type": "heatmap", "z": tidy(z, 2)} for z in matrices]}

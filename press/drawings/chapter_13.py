@@ -5,6 +5,7 @@ from __future__ import annotations
 from press.drawings.kit import SMALL, Drawing
 
 NOW, DONE = 0.45, 0.14
+MASKED, WHOLE = 0.8, 0.3  # of tiles that are told apart beside empty ones
 
 
 def one_tile_at_a_time() -> Drawing:
@@ -104,8 +105,8 @@ def causal_tiles() -> Drawing:
 
     def may(i: int, j: int) -> float:
         if j // 3 == i // 3:
-            return NOW * (j <= i)
-        return DONE * (j < i)
+            return MASKED * (j <= i)
+        return WHOLE * (j < i)
 
     d.grid(left, top, 12, 12, cell=cell, colour="faint", shade=may)
     for i in range(4):
@@ -113,8 +114,8 @@ def causal_tiles() -> Drawing:
             at = left + 3 * cell * j, top + 3 * cell * i
             d.box(*at, 3 * cell, 3 * cell, shade=0, round_by=0)
     for y, shade, words, more in (
-        (24, DONE, "6 tiles with no mask", "every query sees every key"),
-        (94, NOW, "4 tiles with a mask", "the diagonal passes through"),
+        (24, WHOLE, "6 tiles with no mask", "every query sees every key"),
+        (94, MASKED, "4 tiles with a mask", "the diagonal passes through"),
         (164, 0, "6 tiles skipped", "no query sees a key"),
     ):
         d.box(234, y, 18, 18, colour="faint", shade=shade, round_by=0)

@@ -108,7 +108,7 @@ def test_a_bug_shows_what_goes_wrong(page: Page):
             expect(told).to_contain_text("all 74 sentences")
             expect(shown.locator(".stage-wrong-ones button:visible")).to_have_count(0)
             continue
-        expect(told).to_have_text(f"{wrong} of 74 sentences go wrong.")
+        expect(told).to_have_text(f"{wrong} of 74 sentences go wrong, for example:")
         for button in shown.locator(".stage-wrong-ones button:visible").all():
             button.click()
             assert state(page)[0] == button.inner_text()

@@ -11,6 +11,7 @@ const BYTES = 4; // of a number
 // The drawing, in its units: boxes in a row between two margins, and below them the way back.
 const [WIDE, HIGH, MARGIN, GAP] = [360, 234, 17, 17];
 const [TOP, CHIPS, ROWS, BOTTOM, RETURN] = [4, 28, 54, 214, 226];
+const SMALL = 0.3; // how much of its size a piece keeps between two ranks
 const LANE = 14; // under a piece, for the heads that are in it
 
 // ---------------------------------------------------------------- what is computed
@@ -178,6 +179,10 @@ function machines() {
     // Until the message is there, its place looks as before.
     /** @type {(r: number, c: number) => Point} */
     const middle = (r, c) => [place.left(r) + place.wide / 2, place.middle(c)];
+    // On its way below the boxes all of a piece stays inside the drawing.
+    const [half, tall] = [(SMALL * place.wide) / 2, (SMALL * place.high) / 2];
+    /** @type {(point: Point) => Point} */
+    const inside = ([x, y]) => [Math.min(Math.max(x, half), WIDE - half), Math.min(y, HIGH - tall)];
     for (const [, to, c] of messages) {
       const old = drawn(all[at - 1][to][c], to, c);
       node.append(old);
@@ -186,8 +191,8 @@ function machines() {
     for (const [r, to, c] of messages) {
       const sent = drawn(all[at - 1][r][c], to, c);
       node.append(sent);
-      const between = to ? [] : way(place, r, c, world).slice(1, -1);
-      travel(sent, [middle(r, c), ...between, middle(to, c)], 0.3);
+      const between = to ? [] : way(place, r, c, world).slice(1, -1).map(inside);
+      travel(sent, [middle(r, c), ...between, middle(to, c)], SMALL);
     }
   }
   return { node, draw };

@@ -80,6 +80,7 @@ function legend(targets, jobs) {
       swatch.style.background = fill(1, colour);
       return element("li", {}, swatch, ` ${name}: `, counts[i]);
     }),
+    element("li", {}, "Deeper colour: larger share"),
     ...jobs.map(({ name, layer, head }, i) => element("li", {}, ring(i), ` ${name} (${layer}, ${head})`)),
   );
   return { node, draw: (above) => counts.forEach((count, i) => write(count, String(above[i]))) };
@@ -125,8 +126,10 @@ function render({ model, el }) {
   view.add(
     row(
       slider(view, "line", { label: "The line" }),
-      counter(view, "layer", { label: "Layer" }),
-      counter(view, "head", { label: "Head" }),
+      element(
+        "span", { class: "live-control" },
+        counter(view, "layer", { label: "Layer" }), counter(view, "head", { label: "Head" }),
+      ),
     ),
     told.node,
     key.node,

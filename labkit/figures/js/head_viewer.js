@@ -1,6 +1,6 @@
 import { choice, counter, pick, toggle } from "./controls.js";
 import { STEPS, labels, mark, maskOf, roomFor, weightMap } from "./drawings.js";
-import { drawing, element, row, spoken, write } from "./elements.js";
+import { drawing, element, fold, roomy, row, spoken, write } from "./elements.js";
 import { mean, range, sum } from "./mathematics.js";
 import { buttonGrid } from "./tables.js";
 import { decode } from "./tensors.js";
@@ -228,7 +228,7 @@ function render({ model, el }) {
     ),
     row(
       element("div", { class: "live-many" }, all.node, told.node),
-      element("div", { class: "live-large" }, large.lines, row(...places), large.map),
+      element("div", { class: "live-large" }, large.lines, row(...places), roomy() ? large.map : fold("The same weights as a map", false, large.map)),
     ),
   );
   view.follow(["sentence", "layer", "head", "query", "key", "measure", "by_measure"], draw);

@@ -18,7 +18,7 @@ export function loan(view, come, given) {
   let asked = false;
   let waiting = () => {};
   const size = `${Math.round(bytes / 1000)} KB`;
-  const loader = button(`Load the model, ${size}`, () => load(() => {}));
+  const loader = button(`Load the model, ${size}, to change the story`, () => load(() => {}));
 
   function load(then) {
     waiting = then;

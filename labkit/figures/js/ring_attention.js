@@ -96,7 +96,11 @@ function chipOf([x, y, wide, high], of, world) {
   return drawing("g", {}, ground, word(said, x + wide / 2, y + 14));
 }
 
-// A rank's box with its queries, and how much of its work is done.
+// A rank's box.
+/** @type {(place: any, r: number) => SVGElement} */
+const frameOf = ({ wide, left, top }, r) => box("machines-box", left(r), top(r), wide, BOX, 5);
+
+// What stands in it: its queries, and how much of its work is done.
 /** @type {(place: any, r: number, found: Computed) => SVGElement[]} */
 function machine({ wide, left, top }, r, { world, shares }) {
   const [x, y, inner] = [left(r), top(r), wide - 10];
@@ -106,7 +110,6 @@ function machine({ wide, left, top }, r, { world, shares }) {
   const queries = box("machines-piece", x + 5, y + 25, inner, 20, 2);
   queries.style.setProperty("--shade", String(shade(r, world)));
   return [
-    box("machines-box", x, y, wide, BOX, 5),
     word(`rank ${r}`, middle, y + 17, "machines-name"),
     queries,
     word(`queries of ${r}`, middle, y + 39),
@@ -129,8 +132,10 @@ function machines() {
     node.setAttribute("aria-label", `A ring of ${world} ranks: ${told.join("; ")}`);
     const chips = has.map((of, r) => chipOf(place.chip(r), of, world));
     const next = (r) => (r + 1) % world;
+    const inside = drawing("g", {}, ...has.flatMap((_, r) => machine(place, r, found)));
     node.replaceChildren(
-      ...has.flatMap((_, r) => machine(place, r, found)),
+      ...has.map((_, r) => frameOf(place, r)),
+      inside,
       ...has.map((_, r) => arrow(way(place, r, next(r)))),
       ...chips,
     );
@@ -142,7 +147,7 @@ function machines() {
       /** @type {(frame: Frame) => Point} */
       const middle = ([x, y, wide, high]) => [x + wide / 2, y + high / 2];
       const sent = chipOf(frame, has[next(r)], world);
-      node.append(sent);
+      inside.before(sent); // it goes behind the words that it crosses
       const [start, end] = way(place, r, next(r));
       /** @type {Point} */
       const between = [(start[0] + end[0]) / 2, (start[1] + end[1]) / 2];

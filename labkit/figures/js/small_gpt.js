@@ -230,8 +230,8 @@ function render({ model, el }) {
     row(next.node, half(title, said.node)),
     row(
       button("All heads on", () => view.set("heads_on", found.all.map((flags) => [...flags]))),
-      counter(view, "layer", { label: "Layer" }),
-      counter(view, "head", { label: "Head" }),
+      counter(view, "layer", { label: "Chosen: layer" }),
+      counter(view, "head", { label: "head" }),
     ),
     missed.node,
     row(half(small.node), roomy() ? large.node : fold("The chosen head, large", false, large.node)),

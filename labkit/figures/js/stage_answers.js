@@ -2,7 +2,7 @@
 
 import { button, choice } from "./controls.js";
 import { element, spoken, write } from "./elements.js";
-import { isAnswered, largest, wrongOnes } from "./stage_model.js";
+import { LAST, isAnswered, largest, wrongOnes } from "./stage_model.js";
 import { share, verdict } from "./stage_words.js";
 
 const NAMED = 4; // sentences that go wrong
@@ -15,13 +15,15 @@ export function answers(given) {
       element("span", {}, answer), element("i", {}), element("b", {}),
     ),
   );
-  const node = element("ul", { class: "stage-answers", "aria-label": "Probability of each answer" }, ...lines);
+  const wait = element("li", { class: "stage-wait" }, `The answers come at step ${LAST + 1}.`);
+  const node = element("ul", { class: "stage-answers", "aria-label": "Probability of each answer" }, ...lines, wait);
   return {
     node,
     draw({ found, step, right }) {
       const best = largest(found.answers);
+      const answered = isAnswered(step);
+      wait.classList.toggle("stage-gone", answered);
       lines.forEach((line, i) => {
-        const answered = isAnswered(step);
         line.classList.toggle("stage-later", !answered);
         line.classList.toggle("stage-best", answered && i === best);
         /** @type {HTMLElement} */ (line.children[1]).style.setProperty("--share", String(answered ? found.answers[i] : 0));

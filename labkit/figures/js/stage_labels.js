@@ -27,7 +27,7 @@ const overlaps = (a, b) => a[0] < b[2] && b[0] < a[2] && a[1] < b[3] && b[1] < a
 export function place(wanted, dots, side, put) {
   const taken = dots.map(({ spot: [x, y], radius: r }) => [x - r, y - r, x + r, y + r]);
   for (const one of wanted) {
-    const half = (one.words.join(" ").length * (one.faint ? 6 : WIDE)) / 2 + 2;
+    const half = (one.words.join(" ").length * (one.faint ? 6.5 : WIDE)) / 2 + 2;
     /** @type {(spot: number[]) => number[]} */
     const boxOf = ([x, y]) => [x - half, y - HIGH / 2, x + half, y + HIGH / 2];
     const spots = one.spots ?? around(one.spot, half, side);

@@ -11,7 +11,8 @@ const TIE = 1e-9; // a right answer is ahead of all others by more than this
 
 // At its first and last step the stage shows the answer.
 /** @type {(step: number) => boolean} */
-export const isAnswered = (step) => step === 0 || step === 6;
+export const isAnswered = (step) => step === 0 || step === LAST;
+export const LAST = 6;
 
 /** @type {(a: number[], b: number[]) => number[]} */
 export const add = (a, b) => a.map((one, i) => one + b[i]);

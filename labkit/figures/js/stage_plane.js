@@ -70,7 +70,7 @@ function neededRange(scene) {
   const others = step === 6 ? [found.after] : step === 5 ? [found.output] : step >= 2 ? [found.query] : [];
   const shown = step === 0 ? [[1, 1]] : step === 6 ? [found.x[found.x.length - 1]] : pointsOf(scene, 1);
   const most = Math.max(...[...shown, ...others].flat().map(Math.abs)) * 1.12;
-  return RANGES.find((range) => most <= range) ?? most;
+  return RANGES.find((range) => most <= range) ?? Math.ceil(most);
 }
 
 // Drag with mouse or finger; `held` names what is under it, or nothing.
@@ -300,7 +300,10 @@ function nameAll(made, { words, step, found, vectors }, { isMine, points, output
     wanted.unshift({ node: made.outputName, spot: output, words: [step === 6 ? `${last} + output` : "output"], must: true });
     dots.push({ spot: output, radius: 10 });
   }
+  if (step === 5) dots.push(...points.flatMap((point) => along(point, output)));
   if (step === 6) dots.push(...along(points[words.length - 1], output));
+  // Beside the axis across a name would read as if it had a minus.
+  if (step > 0) dots.push(...along([0, MIDDLE], [SIDE, MIDDLE]), ...along([MIDDLE, MIDDLE], [0, MIDDLE]));
   show(made.outputName, step >= 5);
   placeLabels([...wanted, ...named], dots, SIDE, ({ node, words: texts }, spot) => {
     show(node, Boolean(spot));

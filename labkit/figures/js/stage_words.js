@@ -78,7 +78,7 @@ export const tell = (step, scene) => TELL[step](scene);
 // What a bug does to all sentences; `changed` where the reader has moved words.
 /** @type {(bug: string, wrong: number, all: number, changed: boolean) => string} */
 export function verdict(bug, wrong, all, changed) {
-  if (wrong) return `${wrong} of ${all} sentences go wrong.`;
+  if (wrong) return `${wrong} of ${all} sentences go wrong, for example:`;
   if (bug === "none")
     return changed
       ? `Nothing breaks: with your vectors all ${all} sentences still come out right.`

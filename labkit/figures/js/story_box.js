@@ -14,7 +14,8 @@ export const list = (words) => words.map((word) => `“${word}”`).join(", ");
 export function storyBox(view, { words: known, most }, loader, places = ["query", "key"]) {
   const id = unique();
   const error = complaint();
-  const below = keepLines(element("div", { class: "live-below" }, error.line, loader), 2);
+  const hint = element("p", { class: "live-loaded" }, "The model is loaded: type a story of your own.");
+  const below = keepLines(element("div", { class: "live-below" }, error.line, loader, hint), 2);
   const box = element("textarea", {
     id,
     rows: 3,

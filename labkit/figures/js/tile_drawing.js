@@ -2,7 +2,7 @@
 // sums, of which the old part shrinks where m rises, before the tile's part is added.
 
 import { shade } from "./drawings.js";
-import { element, write } from "./elements.js";
+import { element, tell, typeset, write } from "./elements.js";
 import { range } from "./mathematics.js";
 import { numbered, short, show } from "./text.js";
 import { NOW } from "./tile_walk.js";
@@ -63,10 +63,10 @@ function sums(n, d) {
     nodes: [ofSum, ofValues, written],
     draw({ before, after, terms, here, done, most }) {
       for (const node of [ofSum, ofValues]) node.style.visibility = here ? "visible" : "hidden";
-      write(written, done && !here ? "✓ output a / l is written" : "");
+      tell(written, done && !here ? "✓ output a / l is written" : "");
       if (!here) return;
       const rises = before.l > 0 && after.m > before.m;
-      write(m, rises ? `m ${short(before.m)} → ${short(after.m)}` : `m ${short(after.m)}`);
+      tell(m, rises ? `m ${short(before.m)} → ${short(after.m)}` : `m ${short(after.m)}`);
       write(factor, rises ? `× ${shown(after.factor)}` : "");
       write(l, show(after.l, 2));
       l.style.left = share(Math.max(before.l, after.l), most.l);
@@ -104,8 +104,8 @@ export function tiling(n, d) {
     "div",
     { class: "tiling", role: "img" },
     element("p", { class: "tiling-of-pairs" }, "Queries down, keys across"),
-    element("p", {}, "Maximum m, sum l"),
-    element("p", {}, `Sum a, entries 1 to ${d} ↓`),
+    element("p", {}, ...typeset("Maximum m, sum l")),
+    element("p", {}, ...typeset(`Sum a, entries 1 to ${d} ↓`)),
     element("div", { class: "tiling-keys" }, ...keys),
     pairs,
     ...rows.flatMap(({ nodes }, i) => [queries[i], ...nodes]),

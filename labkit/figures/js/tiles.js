@@ -1,6 +1,6 @@
 import { quiet, slider, stepper, toggle } from "./controls.js";
 import { shade } from "./drawings.js";
-import { element, fold, row, spoken, still, unique, write } from "./elements.js";
+import { element, fold, phrase, row, spoken, still, typeset, unique, write } from "./elements.js";
 import { matmul, range, softmax, sum, transpose } from "./mathematics.js";
 import { coloured } from "./tables.js";
 import { numbered, short, show } from "./text.js";
@@ -222,7 +222,7 @@ function legend() {
     "ul",
     { class: "tiling-legend" },
     ...items.map(([kind, text, sign = ""]) =>
-      element("li", {}, element("i", { class: `tiling-sample tiling-${kind}` }, sign), text),
+      element("li", {}, element("i", { class: `tiling-sample tiling-${kind}` }, sign), phrase(text)),
     ),
   );
 }
@@ -278,7 +278,7 @@ function render({ model, el }) {
     told.node,
     drawn.node,
     legend(),
-    fold("m, l and outputs in numbers", false, state.node, element("p", {}, rule), row(outputs.node, expected.node), off),
+    fold("m, l and outputs in numbers", false, state.node, element("p", {}, ...typeset(rule)), row(outputs.node, expected.node), off),
     fold("Numbers held and moved", false, memory.holds, memory.counted.node, memory.ratio),
   );
   view.follow(["block_q", "block_k", "is_causal", "at"], draw);

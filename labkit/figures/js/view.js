@@ -46,6 +46,22 @@ function hear(root) {
   return begin;
 }
 
+// A finger that lands on a slider sets it at once, also where it then scrolls the page: then the
+// slider goes back to where it was.
+function scrollsPast(body) {
+  let before = "";
+  const slider = ({ target }) => (target instanceof HTMLInputElement && target.type === "range" ? target : null);
+  body.addEventListener("pointerdown", (event) => {
+    before = slider(event)?.value ?? "";
+  });
+  body.addEventListener("pointercancel", (event) => {
+    const input = slider(event);
+    if (!input || input.value === before) return;
+    input.value = before;
+    input.dispatchEvent(new Event("input", { bubbles: true }));
+  });
+}
+
 // The figure on the page: its title, the parts in their order, its caption, its values.
 export class View {
   /** @param {Given} given  @param {string} todo what a reader can do first */
@@ -53,6 +69,7 @@ export class View {
     this.model = model;
     this.undo = [];
     this.body = element("div", { class: "live-body" });
+    scrollsPast(this.body);
     // Focusable, so that the arrow keys scroll a table that is wider than a phone.
     const region = { role: "region", "aria-label": "Values", tabindex: 0 };
     this.fold = element("div", { class: "live-row", ...region });

@@ -20,6 +20,9 @@ declare var make: (
   tag: string, attributes?: object, ...children: (Node | string)[]
 ) => HTMLElement;
 
+// Tell who listens what has been done.
+declare var announce: (text: string) => void;
+
 // From Bootstrap, which the theme brings.
 declare const bootstrap: {
   Popover: { getOrCreateInstance(element: Element, options: object): { show(): void; hide(): void } };

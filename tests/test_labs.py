@@ -303,7 +303,7 @@ def test_a_labs_card_takes_minutes_levels_and_needs_from_the_notebook(tmp_path: 
         "[9. Beads](/labs/lab_09_beads)",
         "You count.",
         f"20 minutes, easy to hard; after {after}",
-        "{download}`Download the notebook </labs/lab_09_beads.ipynb>`",
+        "{download}`Download the notebook of lab 9 </labs/lab_09_beads.ipynb>`",
     ]
     address = Address("https://github.com/owner/name", "1.0")
     assert "[![Open in Colab]" in lab_list.told(written, "You count.", address)

@@ -305,7 +305,7 @@ def test_code_has_an_element_for_what_is_coloured_and_no_other():
     assert unescape(re.sub("<[^>]+>", "", written)).strip() == code.strip()
 
 
-@pytest.mark.parametrize("module", [cells, claims, folds, symbols, tables])
+@pytest.mark.parametrize("module", [cells, claims, folds, formulas, symbols, tables])
 def test_what_is_written_into_pages(module: ModuleType):
     examples = doctest.testmod(module)
     assert (examples.failed, examples.attempted > 0) == (0, True)

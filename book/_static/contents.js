@@ -65,6 +65,8 @@ document.addEventListener("DOMContentLoaded", () => {
   for (const kind of ["wheel", "touchmove", "keydown"]) {
     addEventListener(kind, () => { chosen = undefined; }, { passive: true });
   }
+  // Where the contents scroll, an entry that has the focus is in sight.
+  nav.addEventListener("focusin", ({ target }) => bringIntoSight(target, column));
   function ask() {
     if (!asked) requestAnimationFrame(mark);
     asked = true;

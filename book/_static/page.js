@@ -9,6 +9,41 @@ window.make = (tag, attributes = {}, ...children) => {
 
 const root = document.documentElement;
 
+// What a button has done, told once to who listens, and soon taken away again.
+const heard = make("p", { class: "front-told", role: "status" });
+let spoken = 0;
+window.announce = (text) => {
+  clearTimeout(spoken);
+  heard.textContent = "";
+  spoken = setTimeout(() => {
+    heard.textContent = text;
+    spoken = setTimeout(() => { heard.textContent = ""; }, 5000);
+  }, 100);
+};
+document.addEventListener("DOMContentLoaded", () => document.body.append(heard));
+
+// What the buttons above the text have set: the colours, the contents of the book, the whole screen.
+document.addEventListener("DOMContentLoaded", () => {
+  const modes = document.querySelectorAll(".theme-switch-button");
+  const sidebar = document.getElementById("pst-primary-sidebar");
+  const isOpen = () => sidebar?.checkVisibility({ visibilityProperty: true })
+    && !sidebar.classList.contains("pst-sidebar-hidden");
+  function show() {
+    for (const one of modes) one.setAttribute("aria-label", `Color mode: ${root.dataset.mode}`);
+    document.querySelector(".primary-toggle")?.setAttribute("aria-expanded", String(Boolean(isOpen())));
+    document.querySelector(".btn-fullscreen-button")
+      ?.setAttribute("aria-pressed", String(Boolean(document.fullscreenElement)));
+  }
+  const watched = new MutationObserver(show);
+  watched.observe(root, { attributeFilter: ["data-mode"] });
+  if (sidebar) watched.observe(sidebar, { attributeFilter: ["class"] });
+  sidebar?.addEventListener("transitionend", show);
+  document.addEventListener("fullscreenchange", show);
+  addEventListener("resize", show);
+  for (const one of modes) one.addEventListener("click", () => announce(`Color mode: ${root.dataset.mode}.`));
+  show();
+});
+
 // A link to a verdict shows what is folded in it, and what it is folded into.
 function unfold() {
   const target = document.getElementById(location.hash.slice(1));

@@ -12,12 +12,15 @@ const GROUPS = [
   { kind: "claim", name: "Claims", shown: 4 },
 ];
 
+const RESTED = 1000; // milliseconds
+
 // A field, what it has found, and how many.
 function attach(form) {
   const input = form.querySelector("input");
-  const status = make("p", { role: "status" });
+  const status = make("p", { class: "search-status" });
   const results = make("div", { class: "search-results" });
-  const place = make("div", { class: "search-found" }, status, results);
+  const told = make("p", { class: "front-told", role: "status" });
+  const place = make("div", { class: "search-found" }, status, results, told);
   form.after(place);
 
   function show() {
@@ -56,6 +59,15 @@ function attach(form) {
   function fail() {
     status.replaceChildren("The index could not be loaded. The ",
       make("a", { href: `${ROOT}book/index.html` }, "first page"), " leads to every chapter.");
+    tell();
+  }
+
+  // Who listens hears it when typing has rested.
+  let resting = 0;
+  function tell() {
+    clearTimeout(resting);
+    told.textContent = "";
+    resting = setTimeout(() => { told.textContent = status.textContent; }, RESTED);
   }
 
   let waiting = 0;
@@ -63,6 +75,7 @@ function attach(form) {
     load();
     cancelAnimationFrame(waiting);
     waiting = requestAnimationFrame(show);
+    tell();
   });
   input.addEventListener("focus", load);
   form.parentElement.addEventListener("keydown", (event) => walk(event, input, place));

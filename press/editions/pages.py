@@ -38,7 +38,7 @@ LEFT_OUT_PARTS = {"For instructors", "For maintainers"}
 # What a page has for finding one's way on a screen, and what draws or hides code.
 DROPPED = (
     ".headerlink, .toctree-wrapper, .front-cards, .front-start, details.hide, button, template, "
-    "p:has(> .report), .verdict summary > code, .tally > details, .tally-bar"
+    "p:has(> .report), .verdict summary > code, .tally > details, .tally-bar, .front-told"
 )
 FOLDED = "details:not([class])"
 # What a sheet of an edition names as the pages do, ``var(--book-text)``, in the light theme.

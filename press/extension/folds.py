@@ -31,12 +31,12 @@ def name_folds(
 
 
 def named(body: str, titles: dict[str, str]) -> str:
-    """Label each fold whose words stand more than once.
+    """Say, for the ear alone, what each fold belongs to whose words stand more than once.
 
     >>> fold = "<summary>Answer</summary>"
     >>> named(f'<section id="exercises">{fold}{fold}</section>', {})[24:]
-    '<summary aria-label="Answer to exercise 1">Answer</summary>\
-<summary aria-label="Answer to exercise 2">Answer</summary></section>'
+    '<summary>Answer<span class="front-told"> to exercise 1</span></summary>\
+<summary>Answer<span class="front-told"> to exercise 2</span></summary></section>'
     """
     alike = Counter(match[2] for match in PARTS.finditer(body))
     within, counts = list[str](), Counter[tuple[str, str]]()
@@ -52,10 +52,11 @@ def named(body: str, titles: dict[str, str]) -> str:
             counts[at, words] += 1
             count = counts[at, words]
             if at == EXERCISES:
-                label = f"{words} to exercise {count}"
+                more = f" to exercise {count}"
             else:
-                label = f"{words}: {titles.get(at, at)}{f', {count}' if count > 1 else ''}"
-            return f'<summary aria-label="{escape(label)}">{words}</summary>'
+                more = f": {titles.get(at, at)}{f', {count}' if count > 1 else ''}"
+            # Of a label, browsers would tell the fold's words again, as its description.
+            return f'<summary>{words}<span class="front-told">{escape(more)}</span></summary>'
         return match[0]
 
     return PARTS.sub(labelled, body)

@@ -1,4 +1,4 @@
-"""Formulas in the text: a sign that touches one stays on its line."""
+"""Formulas in the text: a sign that touches one stays on its line, a title says it in words."""
 
 from __future__ import annotations
 
@@ -10,6 +10,30 @@ from sphinx.application import Sphinx
 
 BEFORE = re.compile(r"[(\[“‘]+$")
 AFTER = re.compile(r"^(?:[,.;:!?)\]”’]|-\w+)+")
+
+# What names something by its words: a title, a link.
+NAMES = re.compile(r"<(h[1-6]|a)\b[^>]*>.*?</\1>", re.DOTALL)
+MATHML = re.compile(
+    r'(<span class="katex-mathml">)<math\b.*?<annotation encoding="application/x-tex">(.*?)'
+    r"</annotation></semantics></math>",
+    re.DOTALL,
+)
+NO_LETTERS = re.compile(r"\\[A-Za-z]+|[\\_{}^,]")  # commands and marks of TeX
+
+
+def told_in_words(page: str) -> str:
+    """Let the names of titles and links have their formulas, which browsers leave out, as words.
+
+    >>> tex = '<annotation encoding="application/x-tex">d_k</annotation></semantics>'
+    >>> told_in_words(f'<h2>Why <span class="katex-mathml"><math>{tex}</math></span></h2>')
+    '<h2>Why <span class="katex-mathml">d k</span></h2>'
+    """
+
+    def words(match: re.Match[str]) -> str:
+        tex = match[2].replace("^T", " transposed").replace("^2", " squared")
+        return match[1] + " ".join(NO_LETTERS.sub(" ", tex).split())
+
+    return NAMES.sub(lambda name: MATHML.sub(words, name[0]), page)
 
 
 def keep_together(app: Sphinx, doctree: nodes.document) -> None:

@@ -35,22 +35,21 @@ class Labs(SphinxDirective):
 
     def run(self) -> list[nodes.Node]:
         built, address = named(self.content), read_address()
-        grid = nodes.container(classes=["lab-cards"])
+        listed: list[nodes.Node] = [opened("lab-cards", "list")]
         for topic, path in TOPICS.items():
             drawing = drawing_of(topic)
             for file in (path, drawing, PROJECT):
                 self.env.note_dependency(str(file))
-            card = nodes.container(classes=["front-card", "lab-card"])
             svg = prefix_ids(drawing.read_text(encoding="utf-8"), f"lab-{topic}")
-            card += nodes.raw(text=f'<span class="drawing">{svg}</span>', format="html")
             words = nodes.container(classes=["lab-words"])
             name, *rest = self.parse_text_to_nodes(told(path, built[topic], address))
             heading = nodes.rubric("", "", *name.children, classes=["lab-name"])
             heading["heading-level"] = 2
             words += [heading, *rest]
-            card += words
-            grid += card
-        return [grid]
+            # The style sheet sets the picture first.
+            picture = nodes.raw(text=f'<span class="drawing">{svg}</span>', format="html")
+            listed += [opened("front-card lab-card", "listitem"), words, picture, closed()]
+        return [*listed, closed()]
 
 
 class Wheel(SphinxDirective):
@@ -71,6 +70,15 @@ class Classes(SphinxDirective):
         return self.parse_text_to_nodes(f"{table(LABS)}\n\n{links(LABS, repository)}")
 
 
+def opened(classes: str, role: str) -> nodes.raw:
+    start = f'<div class="{classes} docutils container" role="{role}">'
+    return nodes.raw(text=start, format="html")
+
+
+def closed() -> nodes.raw:
+    return nodes.raw(text="</div>", format="html")
+
+
 def named(lines: Iterable[str]) -> dict[str, str]:
     """Read what one builds in a lab, by its topic, from lines such as "scaling: You build ..."."""
     return dict(line.split(": ", 1) for line in lines)
@@ -87,15 +95,16 @@ def told(path: Path, built: str, address: Address) -> str:
     ordered = sorted(set(levels), key=LEVELS.index)
     hard = " to ".join(dict.fromkeys((ordered[0].lower(), ordered[-1].lower())))
     link = linked(path).replace("[Lab ", "[").replace(":", ".", 1)
-    opened = f"{{download}}`Download the notebook </labs/{path.name}>`"
+    number = int(path.stem.split("_")[1])
+    download = f"{{download}}`Download the notebook of lab {number} </labs/{path.name}>`"
     if badge := badges(address, f"labs/{path.name}"):
-        opened = f"{badge} {opened}"
+        download = f"{badge} {download}"
     return "\n\n".join(
         [
             link,
             built,
             f"{sum(minutes)} minutes, {hard}{after(path)}",
-            opened,
+            download,
         ]
     )
 

@@ -17,6 +17,7 @@ from typing import Any
 from sphinx.application import Sphinx
 from sphinx.jinja2glue import BuiltinTemplateLoader
 
+from press.extension.formulas import told_in_words
 from press.extension.live_figures import MOUNT
 from press.extension.theme import decided
 
@@ -83,7 +84,7 @@ class Protected(BuiltinTemplateLoader):
         page = super().render(template, context)
         if ENCODING not in page:
             return page
-        page = decided(page)
+        page = told_in_words(decided(page))
         around = AroundArticle(page)
         rules = policy([*around.scripts, *around.handlers, MOUNT])
         return page.replace(ENCODING, f"{ENCODING}\n    {META.format(rules)}", 1)

@@ -7,6 +7,7 @@ without a caption is called after its section.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from html import escape, unescape
 from typing import Any
@@ -21,6 +22,8 @@ ROW = re.compile(r"<tr>(.*?)</tr>", re.DOTALL)
 CELL = re.compile(r"<(t[dh])\b([^>]*)>(.*?)</\1>", re.DOTALL)
 WRITTEN = re.compile(r'<table class="table|<th class="(head|stub)')
 NUMBERS = re.compile(r"(?!.*=)(?:[\W\d]|(?<![a-z])(?:[KMGT]?B|ms|inf|nan|to|of)(?![a-z]))*")
+MATRIX = '<table class="matrix">'
+SOME = 5  # heads that name a table
 LONG = 16  # characters of words that need a column of their own width, of numbers that break
 
 
@@ -28,25 +31,60 @@ def dress(app: Sphinx, doctree: nodes.document) -> None:
     """Let the columns of each table know what they hold."""
     for table in doctree.findall(nodes.table):
         dress_written(table)
-    names = called(node for node in doctree.findall(nodes.raw) if is_printed(node))
-    for node, name in names:
-        node.children[:] = [nodes.Text(printed(node.astext(), name))]
+    for table, name in called(list(doctree.findall(is_table))):
+        if isinstance(table, nodes.table):
+            table["called"] = name
+        else:
+            table.children[:] = [nodes.Text(dressed(table.astext(), name))]
 
 
-def is_printed(node: nodes.Node) -> bool:
-    return isinstance(node, nodes.raw) and node.astext().startswith("<table>")
+def is_table(node: nodes.Node) -> bool:
+    if isinstance(node, nodes.raw):
+        return node.astext().startswith(("<table>", MATRIX))
+    return isinstance(node, nodes.table)
 
 
-def called(tables: Iterable[nodes.Element]) -> Iterator[tuple[nodes.Element, str]]:
-    """Call each table after its section, and count those that share one."""
-    counts = dict[str, int]()
+def dressed(table: str, name: str) -> str:
+    if table.startswith("<table>"):
+        return printed(table, name)
+    return table.replace(MATRIX, f'{MATRIX[:-1]} aria-label="{escape(name)}">', 1)
+
+
+def called(tables: list[nodes.Element]) -> Iterator[tuple[nodes.Element, str]]:
+    """Call each table after its section, and those that share one by their columns as well."""
+    shared = Counter(map(title_of, tables))
+    counts = Counter[str]()
     for table in tables:
-        section = table.parent
-        while section and not isinstance(section, nodes.section):
-            section = section.parent
-        name = text_of(section[0]) if section else "Table"
-        counts[name] = counts.get(name, 0) + 1
+        name = title_of(table)
+        if shared[name] > 1 and (held := holds(table)):
+            name = f"{name.removesuffix('?')}: {held}"
+        counts[name] += 1
         yield table, name if counts[name] == 1 else f"{name}, table {counts[name]}"
+
+
+def title_of(table: nodes.Element) -> str:
+    section = section_of(table)
+    return text_of(section[0]) if section else "Table"
+
+
+def section_of(node: nodes.Element) -> nodes.Element | None:
+    section = node.parent
+    while section and not isinstance(section, nodes.section):
+        section = section.parent
+    return section
+
+
+def holds(table: nodes.Element) -> str:
+    """List the heads of a table's columns, or of its rows where these have none."""
+    if isinstance(table, nodes.table):
+        group = next(iter(table.findall(nodes.thead)), None)
+        heads = [text_of(entry) for entry in group.findall(nodes.entry)] if group else []
+    else:
+        rows = [CELL.findall(row) for row in ROW.findall(table.astext())]
+        first = rows[0] if all(tag == "th" for tag, *_ in rows[0]) else [row[0] for row in rows]
+        heads = [plain(text) for tag, _, text in first if tag == "th"]
+    known = [text for text in heads if text.strip()]
+    return ", ".join([*known[:SOME], *(["…"] if len(known) > SOME else [])])
 
 
 def kind(texts: Iterable[str]) -> str:
@@ -118,7 +156,7 @@ def name_tables(
     """Write what docutils leaves out: what a table is called, and what a head is the head of."""
     if doctree is None or "body" not in context:
         return
-    names = iter([name for _, name in called(doctree.findall(nodes.table))])
+    names = iter([table["called"] for table in doctree.findall(nodes.table)])
     context["body"] = WRITTEN.sub(named(names), context["body"])
 
 

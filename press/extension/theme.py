@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from sphinx.errors import ExtensionError
 
 # The theme colours a page anew when its scripts run, if nobody has chosen light or dark: all its
@@ -26,20 +28,38 @@ COPIES = 'data-clipboard-target="#${id}">'
 COPIES_THIS = (
     'data-clipboard-target="#${id}" aria-label="Copy'
     " ${codeCell.closest('.cell_output') ? 'output' : 'code'} ${index + 1}:"
-    """ ${codeCell.textContent.trim().split('\\n')[0].slice(0, 40).replace(/["&<]/g, '')}">"""
+    """ ${codeCell.textContent.trim().split('\\n')[0]"""
+    """.replace(/^(.{1,40}(?!\\w)).*/, '$1').replace(/["&<]/g, '')}">"""
 )
+# Who has copied by keyboard stays on the button, and hears that it is done.
+COPIED = "  clipboard.on('success', event => {\n    clearSelection()"
+COPIED_HERE = (
+    "  clipboard.on('success', event => {\n    clearSelection()\n"
+    "    event.trigger.focus({ preventScroll: true })\n    announce('Copied.')"
+)
+NOT_COPIED = "  clipboard.on('error', event => {"
+NOT_COPIED_HERE = f"{NOT_COPIED}\n    announce('It could not be copied.')"
+# Icons are characters of a font, which have no name.
+ICON = re.compile(r'<(i|span) class="(?=[^"]*\bfa-)')
 # Bootstrap marks in the contents what comes into a strip of the window, contents.js what is read.
 SPY = ' data-bs-spy="scroll"'
 
 
 def decided(page: str) -> str:
-    """Let a page know before it is drawn if it is light or dark, and mark its own contents."""
-    return put(put(page, UNDECIDED, DECIDED), SPY, "")
+    """Let a page know early if it is light or dark, mark its own contents, leave icons untold."""
+    page = put(put(page, UNDECIDED, DECIDED), SPY, "")
+    return ICON.sub(r'<\1 aria-hidden="true" class="', page)
 
 
 def considerate(script: str) -> str:
     """Let the scripts of others measure before they write, keep the focus, and name buttons."""
-    for old, new in [(IN_TURN, AT_LAST), (DROPS_FOCUS, KEEPS_FOCUS), (COPIES, COPIES_THIS)]:
+    for old, new in [
+        (IN_TURN, AT_LAST),
+        (DROPS_FOCUS, KEEPS_FOCUS),
+        (COPIES, COPIES_THIS),
+        (COPIED, COPIED_HERE),
+        (NOT_COPIED, NOT_COPIED_HERE),
+    ]:
         script = put(script, old, new)
     return script
 

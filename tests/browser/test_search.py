@@ -144,9 +144,9 @@ def ask(page: Page, typed: str, inside: str = DIALOG) -> Locator:
         page.keyboard.press("Control+k")
     field = place.get_by_role("searchbox")
     field.fill("")
-    expect(place.get_by_role("status")).to_contain_text("Type words")
+    expect(place.locator(".search-status")).to_contain_text("Type words")
     field.press_sequentially(typed)
-    expect(place.get_by_role("status")).to_contain_text(re.compile(r"results?:|Nothing"))
+    expect(place.locator(".search-status")).to_contain_text(re.compile(r"results?:|Nothing"))
     wait_for_drawing(page)  # what was typed last is shown with the next frame
     return place
 
@@ -269,7 +269,7 @@ def test_the_dialog_is_led_by_touch(browser: Browser, site: str):
 def test_what_is_not_found_leads_on(page: Page, site: str):
     page.goto(f"{site}/{CHAPTER}")
     place = ask(page, "xyzzyx")
-    expect(place.get_by_role("status")).to_contain_text("Nothing found for “xyzzyx”")
+    expect(place.locator(".search-status")).to_contain_text("Nothing found for “xyzzyx”")
     place.get_by_role("link", name="contents").click()
     page.wait_for_url("**/book/index.html")
 
@@ -286,7 +286,7 @@ def test_without_scripts_the_page_leads_to_the_contents(browser: Browser, site: 
 def test_an_index_that_does_not_come_is_told(page: Page, site: str):
     page.route("**/search-index.js", lambda route: route.abort())
     page.goto(f"{site}/search.html?q=mask")
-    expect(page.locator(ON_PAGE).get_by_role("status")).to_contain_text("could not be loaded")
+    expect(page.locator(ON_PAGE).locator(".search-status")).to_contain_text("could not be loaded")
 
 
 def test_it_is_loaded_when_it_is_opened(page: Page, site: str):

@@ -1,6 +1,6 @@
 // Controls that set a trait. Each is marked with it, for those who drive the page from outside.
 
-import { element, phrase, row, still, unique, write } from "./elements.js";
+import { element, phrase, report, row, still, unique, write } from "./elements.js";
 
 // A number beside what has told it already.
 /** @type {(attributes: Record<string, string>) => HTMLOutputElement} */
@@ -98,6 +98,17 @@ export function counter(view, trait, { label }) {
   return element("span", { class: "live-control" }, phrase(label), shown);
 }
 
+// Says on the button that plays whether it does, and lets the figure be silent while it does.
+/** @type {(play: HTMLButtonElement, isOn: boolean) => void} */
+export function plays(play, isOn) {
+  const was = play.hasAttribute("data-playing");
+  write(play, isOn ? "Pause" : "Play");
+  play.toggleAttribute("data-playing", isOn);
+  if (was === isOn) return;
+  if (isOn) report(play, "Playing.");
+  else play.dispatchEvent(new Event("played", { bubbles: true }));
+}
+
 // Buttons that go to the step before, to the next, and on by itself until pressed again or at the
 // last. Who wants less motion gets steps alone.
 /** @type {(steps: { go: (by: number) => void, begin: () => void, every: number, next?: string }) =>
@@ -107,14 +118,14 @@ export function stepper({ go, begin, every, next = "Next step" }) {
   function stop() {
     clearInterval(timer);
     timer = 0;
-    write(play, "Play");
+    plays(play, false);
   }
   const [back, forth] = [button("Step back", () => go(-1)), button(next, () => go(1))];
   const play = button("Play", () => {
     if (timer) return stop();
     if (!isAble(forth)) begin();
     timer = setInterval(() => go(1), every);
-    write(play, "Pause");
+    plays(play, true);
   });
   return {
     nodes: [back, forth, ...(still() ? [] : [play])],
@@ -147,9 +158,12 @@ export function beside(names, nodes) {
 /** @type {() => Complaint} */
 export function complaint() {
   const id = unique();
-  const line = element("p", { class: "live-error", id, role: "alert" });
+  const line = element("p", { class: "live-error", id });
+  let known = "";
   function tell(control, fault) {
     write(line, fault);
+    if (fault !== known) line.dispatchEvent(new CustomEvent("refused", { bubbles: true, detail: fault }));
+    known = fault;
     const said = { "aria-invalid": "true", "aria-describedby": id };
     for (const [name, value] of Object.entries(said)) {
       if (fault) control.setAttribute(name, value);

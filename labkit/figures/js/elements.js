@@ -106,6 +106,12 @@ export function spoken([wide, phone, narrow] = [1], kind = "live-spoken") {
   };
 }
 
+// Something that has happened, for the figure to read out before its sentences.
+/** @type {(node: Element, text: string) => void} */
+export const report = (node, text) => {
+  node.dispatchEvent(new CustomEvent("news", { bubbles: true, detail: text }));
+};
+
 // Where there is room, a fold is open.
 export const roomy = () => !matchMedia("(max-width: 599px)").matches;
 

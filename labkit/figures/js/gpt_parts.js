@@ -3,6 +3,7 @@
 import { pick } from "./controls.js";
 import { STEPS, maskOf, roomFor, weightMap } from "./drawings.js";
 import { element, roomy, row, spoken, write } from "./elements.js";
+import { range } from "./mathematics.js";
 import { buttonGrid, coloured } from "./tables.js";
 import { show } from "./text.js";
 
@@ -13,11 +14,10 @@ const [LEAST, STEP, HALF] = [240, 12, 340]; // of the large map: its least side,
 
 // All heads as small maps, which are buttons, each with a box that switches the head on and off.
 export function overview(view, [layers, h], choose) {
-  const blank = (count) => new Array(count).fill("");
   const { node, buttons } = buttonGrid({
     label: "All heads",
-    rows: blank(layers),
-    columns: blank(h),
+    rows: range(layers).map((layer) => `layer ${layer}`),
+    columns: range(h).map((head) => `head ${head}`),
     press: choose,
   });
   node.classList.add("live-heads", "live-switched");

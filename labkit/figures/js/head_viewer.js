@@ -31,11 +31,10 @@ const MEASURES = {
 
 // All heads as small maps, which are buttons.
 function overview([layers, h], choose) {
-  const blank = (count) => new Array(count).fill("");
   const { node, buttons } = buttonGrid({
     label: "All heads",
-    rows: blank(layers),
-    columns: blank(h),
+    rows: range(layers).map(String),
+    columns: range(h).map(String),
     press: (i, j) => choose(shown[i * h + j]),
   });
   let shown = [];
@@ -45,11 +44,18 @@ function overview([layers, h], choose) {
     return { made, map, place, measure };
   });
   node.classList.add("live-heads");
+  const heads = { row: [...node.querySelectorAll("tbody th")], column: [...node.querySelectorAll("thead th")] };
+  // In the order of their measure, a row has heads of all layers.
+  function nameHeads(sorted) {
+    heads.row.forEach((one, i) => write(one, sorted ? `places ${i * h + 1} to ${(i + 1) * h}` : `layer ${i}`));
+    heads.column.forEach((one, j) => write(one, sorted ? `column ${j + 1}` : `head ${j}`));
+  }
   return {
     node,
     // Heads in the order in which they are to stand, each with its bytes, place and measure.
-    draw(heads, n, chosen) {
-      heads.forEach((one, at) => {
+    draw(all, n, chosen, sorted) {
+      nameHeads(sorted);
+      all.forEach((one, at) => {
         const { made, map, place, measure } = cells[at];
         if (made.dataset.drawn !== one.id) {
           made.dataset.drawn = one.id;
@@ -64,7 +70,7 @@ function overview([layers, h], choose) {
           `layer ${one.layer}, head ${one.head}: ${show(one.measure, 2)}`,
         );
       });
-      shown = heads;
+      shown = all;
     },
   };
 }
@@ -184,7 +190,8 @@ function render({ model, el }) {
     for (const one of heads) one.measure = measure(one.weights, query, key);
     const ranked = [...heads].sort((a, b) => b.measure - a.measure);
     const chosen = heads[view.get("layer") * shape[1] + view.get("head")];
-    all.draw(view.get("by_measure") ? ranked : heads, tokens.length, chosen);
+    const sorted = view.get("by_measure");
+    all.draw(sorted ? ranked : heads, tokens.length, chosen, sorted);
     const [from, to] = [tokens[query], tokens[key]];
     const line = chosen.weights[query];
     const best = line.indexOf(Math.max(...line));

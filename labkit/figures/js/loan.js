@@ -1,7 +1,7 @@
 // The small GPT's weights, which come when a figure is first played.
 
 import { button } from "./controls.js";
-import { write } from "./elements.js";
+import { report, write } from "./elements.js";
 import { read } from "./gpt.js";
 
 // The model, which is asked for when it is first needed; `come` runs as soon as it is there.
@@ -25,6 +25,7 @@ export function loan(view, come, given) {
     if (asked) return;
     asked = true;
     write(loader, `Loading the model, ${size}`);
+    report(loader, `Loading the model, ${size}.`);
     view.model.send({ ask: "parcel", ...(of ? { of } : {}) });
   }
 
@@ -33,9 +34,11 @@ export function loan(view, come, given) {
     if (!buffers?.length) {
       asked = false;
       write(loader, "The model did not come: try again");
+      report(loader, "The model did not come.");
       return;
     }
     gpt = read(buffers[0]);
+    report(loader, "The model is ready.");
     come(document.activeElement === loader);
     loader.remove();
     waiting();

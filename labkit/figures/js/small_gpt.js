@@ -1,6 +1,6 @@
-import { button, counter, slider } from "./controls.js";
+import { button, counter, plays, slider } from "./controls.js";
 import { STEPS } from "./drawings.js";
-import { element, fold, roomy, row, spoken, write } from "./elements.js";
+import { element, fold, roomy, row, spoken } from "./elements.js";
 import { keptRuns, read, run } from "./gpt.js";
 import { chosenHead, nextWords, overview, strip } from "./gpt_parts.js";
 import { loan } from "./loan.js";
@@ -83,11 +83,11 @@ function writer(view, { lent, next, text, told }) {
   function stop() {
     clearInterval(timer);
     timer = 0;
-    write(play, "Play");
+    plays(play, false);
   }
   function start() {
     timer = setInterval(writeWord, PAUSE);
-    write(play, "Pause");
+    plays(play, true);
     writeWord();
   }
   view.undo.push(stop);

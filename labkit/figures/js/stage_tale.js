@@ -3,6 +3,7 @@
 
 import { drawing, element, write } from "./elements.js";
 import { share } from "./stage_words.js";
+import { MOVES, roving } from "./tables.js";
 
 const COLUMNS = 8; // of chips in a row
 const LEAST = 0.005; // a weight that has an arc
@@ -77,7 +78,7 @@ function drawStrips({ strips }, i, { words, values, asking }, largest) {
 /** @type {(choose: (place: number) => void) => Part & { draw(scene: any): void }} */
 export function tale(choose) {
   const legend = PARTS.map(({ part }) => element("span", { class: `stage-label stage-of-${part}` }, part));
-  const story = element("div", { class: "tale-story", role: "group", "aria-label": "The story; a word that is pressed asks" });
+  const story = element("div", { class: "tale-story", role: "group", "aria-label": "The story; a word that is pressed asks", "aria-description": MOVES });
   const said = element("span", { class: "stage-label" }, "probability");
   const weight = element("span", { class: "stage-label stage-of-weight" }, "weight");
   const node = element(
@@ -86,6 +87,11 @@ export function tale(choose) {
   );
   /** @type {ReturnType<typeof build> | undefined} */
   let made;
+  const rows = () => {
+    const chips = (made?.words ?? []).map(({ chip }) => chip);
+    return Array.from({ length: Math.ceil(chips.length / COLUMNS) }, (_, r) => chips.slice(COLUMNS * r, COLUMNS * (r + 1)));
+  };
+  const { reach } = roving(story, rows);
   return {
     node,
     draw(scene) {
@@ -111,6 +117,7 @@ export function tale(choose) {
         one.node.classList.toggle("tale-asks", i === asking);
         drawStrips(one, i, scene, largest);
       });
+      reach(kept.words[asking].chip);
       drawArcs(kept, scene);
     },
   };

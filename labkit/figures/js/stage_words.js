@@ -30,7 +30,7 @@ const TELL = {
     );
   },
   words: ({ words, found }) =>
-    `Every word is a vector of two numbers. That of “${words[0]}” is ${pair(found.x[0])}. Drag a word to change its vector.`,
+    `Every word is a vector of two numbers. That of “${words[0]}” is ${pair(found.x[0])}. Drag a word to change its vector, or type it below.`,
   "query and keys": ({ words, found, set }) => {
     const i = largest(found.scores);
     return (

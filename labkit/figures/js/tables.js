@@ -19,26 +19,46 @@ export function grid(label, rows, columns, cell) {
   );
 }
 
+export const MOVES = "Arrow keys move from one to the next.";
+
+// Of buttons in rows one takes the Tab key. Arrows move on, Home and End to the ends of a row, with
+// Ctrl to those of all.
+/** @type {(node: HTMLElement, buttonsNow: () => HTMLButtonElement[][]) =>
+ *   { reach: (only: HTMLButtonElement) => HTMLButtonElement }} */
+export function roving(node, buttonsNow) {
+  function target({ key, ctrlKey, metaKey }, buttons, i, j) {
+    const step = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] }[key];
+    if (step) return ctrlKey || metaKey ? [] : [i + step[0], j + step[1]];
+    const all = ctrlKey || metaKey;
+    if (key === "Home") return [all ? 0 : i, 0];
+    const line = all ? buttons.length - 1 : i;
+    return key === "End" ? [line, buttons[line].length - 1] : [];
+  }
+
+  function reach(only) {
+    buttonsNow().flat().forEach((other) => other.setAttribute("tabindex", other === only ? "0" : "-1"));
+    return only;
+  }
+
+  node.addEventListener("keydown", (event) => {
+    const buttons = buttonsNow();
+    const at = buttons.findIndex((row) => row.includes(/** @type {any} */ (event.target)));
+    if (at < 0 || event.altKey) return;
+    const [i, j] = target(event, buttons, at, buttons[at].indexOf(/** @type {any} */ (event.target)));
+    if (i === undefined) return;
+    event.preventDefault(); // or the page scrolls away from the focus
+    const line = buttons[i] ?? [];
+    const next = line[i === at ? j : Math.min(j, line.length - 1)]; // the last row may be shorter
+    if (next) reach(next).focus();
+  });
+  return { reach };
+}
+
 // A grid of buttons. One of them takes the Tab key, arrows move on.
 /** @type {ButtonGrid} */
 export function buttonGrid({ label, rows, columns, press }) {
   /** @type {HTMLButtonElement[][]} */
   const buttons = rows.map(() => []);
-
-  function move(event) {
-    const step = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
-    const by = step[event.key];
-    const at = buttons.findIndex((row) => row.includes(event.target));
-    if (!by || at < 0) return;
-    event.preventDefault();
-    const next = buttons[at + by[0]]?.[buttons[at].indexOf(event.target) + by[1]];
-    if (next) reach(next).focus();
-  }
-
-  function reach(only) {
-    buttons.flat().forEach((other) => other.setAttribute("tabindex", other === only ? "0" : "-1"));
-    return only;
-  }
 
   function cell(i, j) {
     const made = element("button", {
@@ -55,7 +75,9 @@ export function buttonGrid({ label, rows, columns, press }) {
   }
 
   const node = grid(label, rows, columns, cell);
-  node.addEventListener("keydown", move);
+  node.setAttribute("role", "grid");
+  node.setAttribute("aria-description", MOVES);
+  const { reach } = roving(node, () => buttons);
   return { node, buttons };
 }
 

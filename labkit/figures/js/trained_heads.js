@@ -100,7 +100,7 @@ function headPart(view, trait, { label, colour }) {
 }
 
 // A layer: its heads, and what it answers below each token.
-function layerPart(view, { title, switches }) {
+function layerPart(view, { title, name, switches }) {
   const heads = switches.map((trait, i) =>
     headPart(view, trait, {
       label: switches.length > 1 ? `Head ${i + 1}` : "Only head",
@@ -110,9 +110,9 @@ function layerPart(view, { title, switches }) {
   const table = coloured();
   table.node.classList.add("live-reports");
   const maps = element("div", { class: "live-maps" }, ...heads.map(({ node }) => node));
-  const name = element("p", { class: "live-side-title" }, title);
+  const head = element("p", { class: "live-side-title" }, title);
   return {
-    node: element("div", { class: "live-half" }, name, maps, table.node),
+    node: element("div", { class: "live-half" }, head, maps, table.node),
     /** @param {Run} found */
     draw({ wanted, answers, right, weights }, { sequence, names, offsets, on, shares }) {
       const n = sequence.length;
@@ -125,7 +125,7 @@ function layerPart(view, { title, switches }) {
         return most < LOOKS ? "var(--live-faint)" : shade(1, COLOURS[there.indexOf(most)]);
       };
       table.draw({
-        label: "What it answers below each token",
+        label: `Answers of ${name}, below each token`,
         rows: names.map((one, r) => `${one}\n${right[r]} right`),
         columns: [...sequence],
         text(r, i) {

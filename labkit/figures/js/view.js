@@ -7,6 +7,7 @@ import { name, show } from "./text.js";
 // Of what is read out, in milliseconds: until a change is over, and until it is taken away again,
 // so that nobody comes upon it a second time.
 const [SETTLED, KEPT] = [300, 5000];
+const RESTED = 1500; // of what is wrong with a text, until typing has rested
 
 // A figure that can be played says so before anything else: with a pointer, and what to do.
 /** @type {(todo: string) => HTMLElement} */
@@ -21,28 +22,47 @@ function sign(todo) {
 }
 
 // What a change has altered is read out once, when the change is over: its sentences, or the first
-// of all where none is another one. What is called begins a change.
+// of all where none is another one. While a figure plays, only its start and its end are. Faults and
+// news go first. What is called begins a change.
 /** @type {(root: HTMLElement) => () => void} */
 function hear(root) {
   const told = element("p", { class: "live-told", role: "status" });
   root.append(told);
   const changed = new Set();
-  let timer = 0;
-  function speak() {
-    const all = [...root.querySelectorAll(".live-lines")];
-    const said = all.filter((node) => changed.has(node));
+  let [timer, pending, wrong, news] = [0, false, "", ""];
+  function sentences() {
+    if (wrong || root.querySelector("[data-playing]")) return [];
+    const said = [...root.querySelectorAll(".live-lines")].filter((node) => changed.has(node));
     const first = root.querySelector(".live-spoken");
-    write(told, (said.length || !first ? said : [first]).map((node) => node.textContent).join(" "));
-    changed.clear();
+    const all = said.length || news || !first ? said : [first];
+    return all.map((node) => node.textContent);
+  }
+  function speak() {
+    const text = [wrong, news, ...sentences()].filter(Boolean).join(" ");
+    if (text) write(told, text);
+    [pending, wrong, news] = [false, "", ""];
     timer = setTimeout(() => write(told, ""), KEPT);
   }
-  function begin() {
+  function begin(wait = SETTLED) {
+    if (!pending) changed.clear(); // of what nobody here has done
+    pending = true;
     clearTimeout(timer);
     write(told, ""); // what is said again is another text, and is heard
-    timer = setTimeout(speak, SETTLED);
+    timer = setTimeout(speak, wait);
   }
   root.addEventListener("said", ({ target }) => changed.add(target));
-  root.addEventListener("played", begin);
+  root.addEventListener("played", () => begin());
+  root.addEventListener("news", (event) => {
+    news = /** @type {CustomEvent} */ (event).detail;
+    begin();
+  });
+  root.addEventListener("refused", (event) => {
+    wrong = /** @type {CustomEvent} */ (event).detail;
+    if (wrong) begin(RESTED);
+  });
+  root.addEventListener("focusout", () => {
+    if (wrong) begin();
+  });
   return begin;
 }
 

@@ -28,6 +28,13 @@ COPIES_THIS = (
     " ${codeCell.closest('.cell_output') ? 'output' : 'code'} ${index + 1}:"
     """ ${codeCell.textContent.trim().split('\\n')[0].slice(0, 40).replace(/["&<]/g, '')}">"""
 )
+# The theme folds a page's contents where a verdict stands in the window's upper two thirds. They give
+# way to one that would lie below them.
+AT_TWO_THIRDS = '"0px 0px -33% 0px"'
+BELOW_CONTENTS = (
+    '`0px 0px ${Math.min(0, (document.querySelector("#pst-secondary-sidebar")?.offsetHeight ?? 0)'
+    " - innerHeight)}px 0px`"
+)
 # Bootstrap marks in the contents what comes into a strip of the window, contents.js what is read.
 SPY = ' data-bs-spy="scroll"'
 
@@ -39,7 +46,12 @@ def decided(page: str) -> str:
 
 def considerate(script: str) -> str:
     """Let the scripts of others measure before they write, keep the focus, and name buttons."""
-    for old, new in [(IN_TURN, AT_LAST), (DROPS_FOCUS, KEEPS_FOCUS), (COPIES, COPIES_THIS)]:
+    for old, new in [
+        (IN_TURN, AT_LAST),
+        (DROPS_FOCUS, KEEPS_FOCUS),
+        (COPIES, COPIES_THIS),
+        (AT_TWO_THIRDS, BELOW_CONTENTS),
+    ]:
         script = put(script, old, new)
     return script
 

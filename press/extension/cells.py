@@ -20,7 +20,7 @@ TAG = re.compile("<[^>]+>")
 EXPECTED = "The error that was expected"
 PHONE = 36  # columns of code that the narrowest phones show
 NARROWER = 12  # by which code is narrower there in a fold, and behind what hangs
-# Where a line may end: behind a bracket or a comma, and if that is not enough before the dot of a name.
+# Where a line may end: behind a bracket or a comma, and where these are too far apart before a dot.
 BREAK = re.compile(r"""(?<=[(\[{])(?![)\]}])|(?<=,)""")
 DOT = re.compile(r"""(?<=[\w)\]"'])(?=\.[A-Za-z_])""")
 # A string, and the sign of a remark with its first word.
@@ -135,7 +135,7 @@ def breakable(line: str, text: str, room: int) -> str:
     """Write a line's HTML with the places at which words too long for the room may break.
 
     >>> breakable("mean(<b>tensor</b>.double().unique())", "mean(tensor.double().unique())", 26)
-    'mean(<b><wbr>tensor.double().unique())'
+    'mean(<b><wbr>tensor</b>.double().unique())'
     """
     words = [match.span() for match in re.finditer(r"\S+", text)]
     places = set[int]()

@@ -28,8 +28,8 @@ COPIES_THIS = (
     " ${codeCell.closest('.cell_output') ? 'output' : 'code'} ${index + 1}:"
     """ ${codeCell.textContent.trim().split('\\n')[0].slice(0, 40).replace(/["&<]/g, '')}">"""
 )
-# The theme folds a page's contents where a verdict stands in the window's upper two thirds. They give
-# way to one that would lie below them.
+# The theme folds a page's contents where a verdict stands in the upper two thirds of the window.
+# They give way to one that would lie below them.
 AT_TWO_THIRDS = '"0px 0px -33% 0px"'
 BELOW_CONTENTS = (
     '`0px 0px ${Math.min(0, (document.querySelector("#pst-secondary-sidebar")?.offsetHeight ?? 0)'

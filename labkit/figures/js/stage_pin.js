@@ -82,6 +82,6 @@ export function keepInSight(figure, speaking) {
   addEventListener("beforeprint", () => pin(false));
   addEventListener("afterprint", ask);
   turn(true);
-  makeRoom(location.hash);
+  queueMicrotask(() => makeRoom(location.hash)); // once the buttons have their place
   return keep;
 }

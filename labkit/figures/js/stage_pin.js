@@ -5,6 +5,17 @@ import { button } from "./controls.js";
 
 const LOWEST = 500; // of a window, in pixels, that has room for both
 
+const header = () => {
+  const sticky = document.querySelector(".bd-header-article");
+  return Math.max(0, sticky?.getBoundingClientRect().bottom ?? 0);
+};
+
+// Whether a part reaches the window's lower half, once the text has been scrolled by so much.
+function isRead(part, by) {
+  const box = part.getBoundingClientRect();
+  return box.top - by < innerHeight && box.bottom - by > innerHeight / 2;
+}
+
 // A button that keeps the figure in sight, beside the parts of the text that speak of it, or lets it go.
 /** @type {(figure: HTMLElement, speaking: Element[]) => HTMLButtonElement} */
 export function keepInSight(figure, speaking) {
@@ -12,12 +23,8 @@ export function keepInSight(figure, speaking) {
   const live = /** @type {HTMLElement} */ (figure.querySelector(".live"));
   const text = figure.closest("article")?.querySelector("section");
   const keep = button("Keep in sight", () => turn(keep.getAttribute("aria-pressed") !== "true"));
-  let [on, asked] = [true, false];
+  let [on, asked, isFocusNew] = [true, false, false];
 
-  const header = () => {
-    const sticky = document.querySelector(".bd-header-article");
-    return Math.max(0, sticky?.getBoundingClientRect().bottom ?? 0);
-  };
   function pin(pinned) {
     if (pinned === figure.classList.contains("stage-pinned")) return;
     // The place is kept, so that nothing moves.
@@ -26,11 +33,7 @@ export function keepInSight(figure, speaking) {
   }
   // Whether the stage lies over the top of the text, once that has been scrolled by so much.
   function isWanted(top, high, by = 0) {
-    const isSpokenOf = speaking.some((part) => {
-      const box = part.getBoundingClientRect();
-      return box.top - by < innerHeight && box.bottom - by > innerHeight / 2;
-    });
-    return on && isSpokenOf && innerHeight >= LOWEST && figure.getBoundingClientRect().bottom - by < top + high;
+    return on && speaking.some((part) => isRead(part, by)) && innerHeight >= LOWEST && figure.getBoundingClientRect().bottom - by < top + high;
   }
   // As wide as the text, where the figure stands indented.
   function place(top) {
@@ -61,8 +64,12 @@ export function keepInSight(figure, speaking) {
     const top = header();
     place(top);
     pin(isWanted(top, figure.classList.contains("stage-pinned") ? live.offsetHeight : 0.3 * innerHeight));
-    if (figure.classList.contains("stage-pinned")) keepClear(top);
-    else if (scrollY > 0) page.style.removeProperty("--stage-high"); // at 0 a jump may be still to come
+    if (figure.classList.contains("stage-pinned")) {
+      keepClear(top);
+      const held = document.activeElement;
+      if (isFocusNew && held && text?.contains(held) && !figure.contains(held)) held.scrollIntoView({ block: "nearest" });
+    } else if (scrollY > 0) page.style.removeProperty("--stage-high"); // at 0 a jump may be still to come
+    isFocusNew = false;
   }
   function ask() {
     if (asked) return;
@@ -75,6 +82,10 @@ export function keepInSight(figure, speaking) {
     ask();
   }
   for (const kind of ["scroll", "resize"]) addEventListener(kind, ask, { passive: true });
+  document.addEventListener("focusin", () => {
+    isFocusNew = true; // what has it is not covered by the stage that comes
+    ask();
+  });
   document.addEventListener("click", ({ target }) => {
     const link = /** @type {Element} */ (target).closest("a[href^='#']");
     if (link) makeRoom(/** @type {HTMLAnchorElement} */ (link).hash);

@@ -315,9 +315,12 @@ def test_a_long_line_breaks_between_tokens_and_not_in_numbers():
     line = "x = scores.masked_fill(~mask,-torch.inf).double().unique() >= 1e-12"
     written = cells.hanging(line, line)
     parts = [re.sub("<[^>]+>", "", part) for part in written.split("<wbr>")]
-    assert parts[1:4] == [".masked_fill(", "~mask,", "-torch"]
+    assert parts[:3] == ["x = scores.masked_fill(", "~mask,", "-torch"]
     assert parts[-1].endswith("1e-12")
     assert re.findall(r'"joined">(.+?)<', written) == ["-t", "-1"]
+    remark = '<span class="c"># what the sum of all these weights is</span>'
+    kept = cells.hanging(remark, re.sub("<[^>]+>", "", remark))
+    assert '<span class="joined"># what</span> the' in kept
 
 
 def test_tables_of_cells_and_text_tell_what_they_hold():
@@ -326,6 +329,8 @@ def test_tables_of_cells_and_text_tell_what_they_hold():
     assert written.startswith('<table aria-label="What heads share"><thead><tr><th scope="col">')
     assert '<td class="numbers">0.005 (<span class="joined">0.004–0.006</span>)</td>' in written
     assert '<td class="words">nothing</td>' in written
+    counted = tables.printed(Table(("width", "kept"), (8, 64), (64, 4224))._repr_html_(), "")
+    assert 'class="numbers">width</th>' in counted and ">4,224</td>" in counted
 
 
 def test_another_theme_is_noticed():

@@ -58,6 +58,10 @@ document.addEventListener("DOMContentLoaded", () => {
     }
   }
 
+  // Who comes by an address has chosen as well.
+  const choose = () => { chosen = parts.find(({ link }) => link.hash === location.hash)?.link; };
+  choose();
+  addEventListener("hashchange", choose);
   nav.addEventListener("click", ({ target }) => {
     chosen = parts.find(({ link }) => target instanceof Node && link.contains(target))?.link;
     ask();

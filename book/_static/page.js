@@ -71,6 +71,23 @@ window.addEventListener("afterprint", () => {
   before.folds.forEach((fold) => { fold.open = false; });
 });
 
+// On a phone a long block shows its beginning until one asks for the rest: book.css cuts it.
+document.addEventListener("DOMContentLoaded", () => {
+  for (const code of document.querySelectorAll(".cell_input code.tall")) {
+    const [pre, block] = [code.parentElement, code.closest(".highlight")];
+    if (!pre || !block || code.closest('details, section[id^="lab-"]')) continue;
+    const lines = getComputedStyle(code).getPropertyValue("--lines");
+    const more = make("button", { type: "button", class: "code-more" }, `Show all ${lines.trim()} lines of code`);
+    more.addEventListener("click", () => {
+      block.classList.add("whole");
+      more.remove();
+      pre.tabIndex = 0;
+      pre.focus({ preventScroll: true });
+    });
+    pre.after(more);
+  }
+});
+
 // Which answer of a question is the right one: its reason begins with that word.
 document.addEventListener("DOMContentLoaded", () => {
   for (const answer of document.querySelectorAll(".quiz details")) {
@@ -92,7 +109,7 @@ if (asked() === "hidden") root.dataset.verdicts = "hidden";
 document.addEventListener("DOMContentLoaded", () => {
   const buttons = document.querySelector(".article-header-buttons");
   if (!buttons || !document.querySelector("article .verdicts")) return;
-  const button = make("button", { type: "button", class: "btn btn-sm" });
+  const button = make("button", { type: "button", class: "btn btn-sm verdicts-switch" });
   const show = () => {
     const hidden = root.dataset.verdicts === "hidden";
     button.textContent = hidden ? "Show verdicts" : "Hide verdicts";

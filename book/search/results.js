@@ -10,7 +10,8 @@ export const ROOT = new URL("../", HERE).href;
 
 // Words and symbols, these with what stands below and above them: d_k, QK^T, W_Q^(1).
 const PIECES = /([\p{L}\p{N}]+(?:_(?:[\p{L}\p{N}]+|\([^()]*\)))*(?:\^(?:[\p{L}\p{N}_]+|\([^()]*\)))?|√)/u;
-const SYMBOL = /^(\p{L}|head|[\p{L}\p{N}]+(?=\^))((?:_[^_^]+)*)(?:\^(.+))?$/u;
+// A name with two of these is a name in code.
+const SYMBOL = /^(\p{L}|head|[\p{L}\p{N}]+(?=\^|_\())((?:_[^_^]+)?)(?:\^(.+))?$/u;
 
 function pieces(text, match) {
   return text.split(PIECES).map((piece, i) => ({
@@ -25,8 +26,8 @@ function typeset(piece) {
   if (!below && !above) return [piece];
   return [
     base,
-    ...below.split("_").slice(1).map((mark) => make("sub", {}, mark)),
-    ...(above ? [make("sup", {}, above)] : []),
+    ...(below ? [make("sub", {}, below.slice(1).replace(/^\((.*)\)$/, "$1"))] : []),
+    ...(above ? [make("sup", {}, above.replace(/^\((..+)\)$/, "$1").replace(/^-/, "−"))] : []),
   ];
 }
 

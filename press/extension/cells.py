@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from html import unescape
-from itertools import takewhile
+from itertools import pairwise, takewhile
 from typing import Any
 
 from docutils import nodes
@@ -20,8 +20,13 @@ TAG = re.compile("<[^>]+>")
 EXPECTED = "The error that was expected"
 PHONE = 36  # columns of code that the narrowest phones show
 NARROWER = 12  # by which code is narrower there in a fold, and behind what hangs
-# Where a line may end: behind a bracket or a comma, before the dot of a name.
-BREAK = re.compile(r"""(?<=[(\[{])(?![)\]}])|(?<=,)|(?<=[\w)\]"'])(?=\.[A-Za-z_])""")
+# Where a line may end: behind a bracket or a comma, and where these are too far apart before a dot.
+BREAK = re.compile(r"""(?<=[(\[{])(?![)\]}])|(?<=,)""")
+DOT = re.compile(r"""(?<=[\w)\]"'])(?=\.[A-Za-z_])""")
+# A string, and the sign of a remark with its first word.
+STRING = re.compile(r'<span class="s">([^<]+)</span>')
+REMARK = re.compile(r'(<span class="c">)(# ?[^\s<]+)')
+TALL = 24  # lines on a phone that are more than half of its screen
 # A minus sign or hyphen and what it belongs to; tags, which stay as they are.
 HYPHEN = re.compile(r'<[^>]+>|(-(?:\w|&gt;|<span class="m">[^<]*</span>))')
 COLOURED = (
@@ -95,10 +100,11 @@ class SizedFormatter(HtmlFormatter[str]):
         wrapped = sum(max(1, -(-len(text) // PHONE)) for text in texts)
         columns = max(map(len, texts))
         size = f"--lines: {len(lines)}; --columns: {columns}; --on-a-phone: {wrapped}"
+        tall = ' class="tall"' if wrapped > TALL else ""
         shown = [
             (kind, hanging(line, text)) for (kind, line), text in zip(lines, texts, strict=True)
         ]
-        return super().wrap(iter([(0, f'<code style="{size}">'), *shown, (0, "</code>")]))
+        return super().wrap(iter([(0, f'<code{tall} style="{size}">'), *shown, (0, "</code>")]))
 
 
 def hanging(line: str, text: str) -> str:
@@ -109,7 +115,10 @@ def hanging(line: str, text: str) -> str:
     if len(text) <= PHONE:
         return line
     indent = len(text) - len(text.lstrip())
-    line = HYPHEN.sub(joined, breakable(line, text, PHONE - NARROWER - indent))
+    room = PHONE - NARROWER - indent
+    line = HYPHEN.sub(joined, breakable(line, text, room))
+    line = STRING.sub(lambda match: kept(match, room), line)
+    line = REMARK.sub(r'\1<span class="joined">\2</span>', line)
     return f'<span class="long" style="--indent: {indent}">{line}</span>'
 
 
@@ -117,19 +126,23 @@ def joined(match: re.Match[str]) -> str:
     return f'<span class="joined">{match[1]}</span>' if match[1] else match[0]
 
 
+def kept(match: re.Match[str], room: int) -> str:
+    """Keep a string on one line that fits one."""
+    return match[0].replace('"s"', '"s joined"', 1) if len(unescape(match[1])) <= room else match[0]
+
+
 def breakable(line: str, text: str, room: int) -> str:
     """Write a line's HTML with the places at which words too long for the room may break.
 
-    >>> breakable("mean(<b>tensor</b>.double().unique())", "mean(tensor.double().unique())", 24)
-    'mean(<b><wbr>tensor</b><wbr>.double()<wbr>.unique())'
+    >>> breakable("mean(<b>tensor</b>.double().unique())", "mean(tensor.double().unique())", 26)
+    'mean(<b><wbr>tensor</b>.double().unique())'
     """
-    places = {
-        match.start()
-        for word in re.finditer(r"\S+", text)
-        if len(word[0]) > room
-        for match in BREAK.finditer(text, *word.span())
-        if word.start() < match.start() < word.end()
-    }
+    words = [match.span() for match in re.finditer(r"\S+", text)]
+    places = set[int]()
+    for end in (BREAK, DOT):
+        here = {place for word in words for place in places_in(text, word, end, room)}
+        places |= here
+        words = [piece for word in words for piece in cut(word, here)]
     written, at = list[str](), 0
     for piece in re.findall(r"<[^>]+>|&#?\w+;|.|\n", line):
         if not piece.startswith("<"):
@@ -138,6 +151,17 @@ def breakable(line: str, text: str, room: int) -> str:
             at += 1
         written.append(piece)
     return "".join(written)
+
+
+def places_in(text: str, word: tuple[int, int], end: re.Pattern[str], room: int) -> Iterator[int]:
+    start, stop = word
+    if stop - start > room:
+        yield from (at.start() for at in end.finditer(text, *word) if start < at.start() < stop)
+
+
+def cut(word: tuple[int, int], places: set[int]) -> list[tuple[int, int]]:
+    ends = [word[0], *sorted(at for at in places if word[0] < at < word[1]), word[1]]
+    return list(pairwise(ends))
 
 
 def coloured(kind: Any) -> Any:

@@ -51,10 +51,16 @@ SIGNS = {
     "sqrt": "√", "infty": "∞", "cdot": "·", "times": "×", "top": "T", "sum": "Σ", "partial": "∂",
     "approx": "≈", "le": "≤", "ge": "≥", "ne": "≠", "neq": "≠", "to": "→", "in": "∈", "circ": "∘",
     "lVert": "‖", "rVert": "‖", "dots": "…", "ldots": "…", "cdots": "…", "propto": "∝",
-    "Longrightarrow": "⟹",
+    "Longrightarrow": "⟹", "lceil": "⌈", "rceil": "⌉", "emptyset": "∅", "bmod": "mod", "alpha": "α",
+    "beta": "β", "theta": "θ", "sigma": "σ", "phi": "φ",
 }  # fmt: skip
-TYPESETTING = r"\\(?:text|operatorname|math[a-z]+|[bB]igg?[lr]?|left|right|underbrace|q?quad)\b"
-FRACTION = re.compile(r"\\[td]?frac\s*(?:\{([^{}]*)\}\{([^{}]*)\}|(\d)(\d))")
+TYPESETTING = r"\\(?:text|operatorname|math[a-z]+|[bB]igg?[lr]?|left|right|overline|bar|q?quad)\b"
+BRACED = r"\{((?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*)\}"
+FRACTION = re.compile(rf"\\[td]?frac\s*(?:{BRACED}|(\d))\s*(?:{BRACED}|(\d))")
+ROOT = re.compile(rf"\\sqrt\s*{BRACED}")
+# What takes more than a line to set, nobody reads in one.
+DRAWN = re.compile(r"\\(?:begin|underbrace|overbrace)\b")
+LONG = 80  # characters of a formula that an excerpt still gives
 
 SKIPPED = (nodes.raw, nodes.comment, nodes.Invisible, nodes.image, addnodes.toctree, addnodes.index)
 PYTHONS = {*keyword.kwlist, *dir(builtins), "self", "torch"}
@@ -138,20 +144,31 @@ def pieces(node: nodes.Node) -> Iterator[str]:
 
 
 def formula_text(tex: str) -> str:
-    r"""Write a formula as one types it: ``\frac{QK^\top}{\sqrt{d_k}}`` is QK^T / √d_k."""
-    tex = re.sub(r"\\(?:begin|end)\{\w+\}|&", " ", tex)
-    tex = re.sub(r"\\[,;! ]|\\\\(?:\[\w+\])?", " ", re.sub(TYPESETTING, "", tex))
+    r"""Write a formula as one types it, and what takes more than a line as an ellipsis.
+
+    >>> formula_text(r"\frac{QK^\top}{\sqrt{d_k + d_r}}"), formula_text(r"\tfrac1{15}")
+    ('QK^T/√(d_k + d_r)', '1/15')
+    """
+    if DRAWN.search(tex):
+        return "…"
+    tex = re.sub(r"\\[,;:! ]|\\\\(?:\[\w+\])?", " ", re.sub(TYPESETTING, "", tex))
+    tex = ROOT.sub(lambda match: f"√{whole(match[1])}", tex)
+    while tex != (tex := FRACTION.sub(fraction, tex)):
+        pass
     tex = re.sub(r"\\([A-Za-z]+)", lambda match: SIGNS.get(match[1], match[0]), tex)
     tex = re.sub(r"([_^√])\{(\w+)\}", r"\1\2", tex)
     tex = re.sub(r"([_^])\{\(?([^{}()]*)\)?\}", r"\1(\2)", tex)
-    while tex != (tex := FRACTION.sub(fraction, tex)):
-        pass
-    return re.sub(r"[\\{}]", "", tex)
+    text = re.sub(r"[\\{}]", "", tex)
+    return text if len(text) <= LONG else "…"
 
 
 def fraction(match: re.Match[str]) -> str:
-    parts = (part.strip() for part in match.groups() if part is not None)
-    return "/".join(f"({part})" if re.search(r"\S\s", part) else part for part in parts)
+    above, below = (part.strip() for part in match.groups() if part is not None)
+    return f"{whole(above)}/{whole(below)}"
+
+
+def whole(part: str) -> str:
+    return f"({part})" if re.search(r"\S\s", re.sub(r"\([^()]*\)", "", part)) else part
 
 
 def numberless(title: str) -> str:

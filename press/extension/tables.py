@@ -24,6 +24,7 @@ WRITTEN = re.compile(r'<table class="table|<th class="(head|stub)')
 NUMBERS = re.compile(r"(?!.*=)(?:[\W\d]|(?<![a-z])(?:[KMGT]?B|ms|inf|nan|to|of)(?![a-z]))*")
 MATRIX = '<table class="matrix">'
 SOME = 5  # heads that name a table
+THOUSANDS = re.compile(r"[1-9]\d{3,}")
 LONG = 16  # characters of words that need a column of their own width, of numbers that break
 
 
@@ -100,6 +101,12 @@ def kind(texts: Iterable[str]) -> str:
     return "words long" if max(map(len, told), default=0) > LONG else "words"
 
 
+def of_column(at: int, texts: Iterable[str]) -> str:
+    """Say what a column holds; of the first, which names the rows, only whether that is numbers."""
+    what = kind(texts)
+    return what if at or what == "numbers" else ""
+
+
 def is_whole(text: str) -> bool:
     """Say whether an entry is short enough to stay on its line."""
     return len(text) <= LONG and NUMBERS.fullmatch(text) is not None
@@ -112,9 +119,11 @@ def dress_written(table: nodes.table) -> None:
     if len(specs) > 1:
         specs[0]["stub"] = 1
     rows = [list(row) for row in table.findall(nodes.row)]
-    for column in list(zip(*rows, strict=False))[1:]:
+    for i, column in enumerate(zip(*rows, strict=False)):
         aligned = any("text-" in name for entry in column for name in entry["classes"])
-        what = kind(map(text_of, column[1:])).split()
+        what = of_column(i, map(text_of, column[1:])).split()
+        if i and len(text_of(column[0])) > LONG:
+            column[0]["classes"] += ["long"]
         for entry in column:
             entry["classes"] += [name for name in what if not (aligned and name == "numbers")]
             entry["classes"] += ["joined"] if is_whole(text_of(entry)) else []
@@ -133,11 +142,16 @@ def dress_written(table: nodes.table) -> None:
 def printed(table: str, name: str) -> str:
     """Write a table that a cell has printed with what its columns hold, and with its name."""
     rows = [[plain(cell[2]) for cell in CELL.findall(row)] for row in ROW.findall(table)]
-    kinds = ["", *(kind(texts[1:]) for texts in list(zip(*rows, strict=True))[1:])]
-    at = iter([what for _ in rows for what in kinds])
+    kinds = [of_column(i, texts[1:]) for i, texts in enumerate(zip(*rows, strict=True))]
+    heads = [
+        f"{what} long" if i and len(text) > LONG and "long" not in what else what
+        for i, (what, text) in enumerate(zip(kinds, rows[0], strict=True))
+    ]
+    at = iter([what for row in rows for what in (heads if row is rows[0] else kinds)])
 
     def cell(match: re.Match[str]) -> str:
         held = RANGE.sub(r'<span class="joined">\g<0></span>', match[3])
+        held = f"{int(held):,}" if THOUSANDS.fullmatch(held) else held
         what = " ".join([next(at), *(["joined"] if is_whole(plain(match[3])) else [])]).strip()
         mark = f' class="{what}"' if what else ""
         return f"<{match[1]}{match[2]}{mark}>{held}</{match[1]}>"

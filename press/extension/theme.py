@@ -41,6 +41,13 @@ NOT_COPIED = "  clipboard.on('error', event => {"
 NOT_COPIED_HERE = f"{NOT_COPIED}\n    announce('It could not be copied.')"
 # Icons are characters of a font, which have no name.
 ICON = re.compile(r'<(i|span) class="(?=[^"]*\bfa-)')
+# The theme folds a page's contents where a verdict stands in the upper two thirds of the window.
+# They give way to one that would lie below them.
+AT_TWO_THIRDS = '"0px 0px -33% 0px"'
+BELOW_CONTENTS = (
+    '`0px 0px ${Math.min(0, (document.querySelector("#pst-secondary-sidebar")?.offsetHeight ?? 0)'
+    " - innerHeight)}px 0px`"
+)
 # Bootstrap marks in the contents what comes into a strip of the window, contents.js what is read.
 SPY = ' data-bs-spy="scroll"'
 
@@ -59,6 +66,7 @@ def considerate(script: str) -> str:
         (COPIES, COPIES_THIS),
         (COPIED, COPIED_HERE),
         (NOT_COPIED, NOT_COPIED_HERE),
+        (AT_TWO_THIRDS, BELOW_CONTENTS),
     ]:
         script = put(script, old, new)
     return script

@@ -325,6 +325,10 @@ def test_the_contents_mark_what_is_read_and_a_button_keeps_the_focus(page: Page,
         page.evaluate("name => document.getElementById(name).scrollIntoView()", part)
         expect(marked).to_have_attribute("href", f"#{part}")
         expect(marked).to_be_in_viewport()
+    page.goto(f"{site}/chapters/02_why_sqrt_d_k.html#quiz")
+    expect(marked).to_have_attribute("href", "#quiz")
+    heading = page.locator("#quiz > h2").bounding_box()
+    assert heading and heading["y"] < 80, "the stage that is in sight elsewhere is not above it"
     button = page.locator(".bd-header-article .theme-switch-button")
     button.focus()
     page.keyboard.press("Enter")

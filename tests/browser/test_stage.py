@@ -93,7 +93,16 @@ def state(page: Page) -> tuple[str, str]:
 
 
 def come_to(page: Page, section: str) -> None:
-    page.evaluate("name => document.querySelector(`#${name} h2`).scrollIntoView()", section)
+    """Follow a link to a section, as from the contents."""
+    page.evaluate(
+        """name => {
+          const link = Object.assign(document.createElement("a"), { href: `#${name}` });
+          document.body.append(link);
+          link.click();
+          link.remove();
+        }""",
+        section,
+    )
     page.wait_for_timeout(300)
 
 

@@ -5,6 +5,17 @@ import { button } from "./controls.js";
 
 const LOWEST = 500; // of a window, in pixels, that has room for both
 
+const header = () => {
+  const sticky = document.querySelector(".bd-header-article");
+  return Math.max(0, sticky?.getBoundingClientRect().bottom ?? 0);
+};
+
+// Whether a part reaches the window's lower half, once the text has been scrolled by so much.
+function isRead(part, by) {
+  const box = part.getBoundingClientRect();
+  return box.top - by < innerHeight && box.bottom - by > innerHeight / 2;
+}
+
 // A button that keeps the figure in sight, beside the parts of the text that speak of it, or lets it go.
 /** @type {(figure: HTMLElement, speaking: Element[]) => HTMLButtonElement} */
 export function keepInSight(figure, speaking) {
@@ -12,36 +23,53 @@ export function keepInSight(figure, speaking) {
   const live = /** @type {HTMLElement} */ (figure.querySelector(".live"));
   const text = figure.closest("article")?.querySelector("section");
   const keep = button("Keep in sight", () => turn(keep.getAttribute("aria-pressed") !== "true"));
-  let [on, asked] = [true, false];
+  let [on, asked, isFocusNew] = [true, false, false];
 
-  const header = () => {
-    const sticky = document.querySelector(".bd-header-article");
-    return Math.max(0, sticky?.getBoundingClientRect().bottom ?? 0);
-  };
   function pin(pinned) {
     if (pinned === figure.classList.contains("stage-pinned")) return;
     // The place is kept, so that nothing moves.
     figure.style.minHeight = pinned ? `${figure.getBoundingClientRect().height}px` : "";
     figure.classList.toggle("stage-pinned", pinned);
   }
-  function look() {
-    asked = false;
-    // As wide as the text, where the figure stands indented.
+  // Whether the stage lies over the top of the text, once that has been scrolled by so much.
+  function isWanted(top, high, by = 0) {
+    return on && speaking.some((part) => isRead(part, by)) && innerHeight >= LOWEST && figure.getBoundingClientRect().bottom - by < top + high;
+  }
+  // As wide as the text, where the figure stands indented.
+  function place(top) {
     const boxes = [figure, text ?? figure].map((one) => one.getBoundingClientRect());
     const left = Math.min(...boxes.map((box) => box.left));
     const width = Math.max(...boxes.map((box) => box.right)) - left;
-    const { bottom } = boxes[0];
-    const top = header();
     figure.style.setProperty("--stage-top", `${top}px`);
     figure.style.setProperty("--stage-left", `${left}px`);
     figure.style.setProperty("--stage-width", `${width}px`);
-    const high = figure.classList.contains("stage-pinned") ? live.offsetHeight : 0.3 * innerHeight;
-    const isSpokenOf = speaking.some((part) => {
-      const box = part.getBoundingClientRect();
-      return box.top < innerHeight && box.bottom > innerHeight / 2;
-    });
-    pin(on && isSpokenOf && innerHeight >= LOWEST && bottom < top + high);
-    if (figure.classList.contains("stage-pinned")) page.style.setProperty("--stage-high", `${top + live.offsetHeight}px`);
+  }
+  const keepClear = (top) => page.style.setProperty("--stage-high", `${top + live.offsetHeight}px`);
+  // A jump ends below the header, and below the stage where that is going to lie over the place.
+  function makeRoom(hash) {
+    const target = hash.length > 1 && document.getElementById(decodeURIComponent(hash.slice(1)));
+    if (!target) return;
+    const top = header();
+    const was = figure.classList.contains("stage-pinned");
+    const isPinned = isWanted(top, 0.3 * innerHeight, target.getBoundingClientRect().top - top);
+    page.style.removeProperty("--stage-high");
+    if (!isPinned) return;
+    place(top);
+    pin(true);
+    keepClear(top);
+    pin(was);
+  }
+  function look() {
+    asked = false;
+    const top = header();
+    place(top);
+    pin(isWanted(top, figure.classList.contains("stage-pinned") ? live.offsetHeight : 0.3 * innerHeight));
+    if (figure.classList.contains("stage-pinned")) {
+      keepClear(top);
+      const held = document.activeElement;
+      if (isFocusNew && held && text?.contains(held) && !figure.contains(held)) held.scrollIntoView({ block: "nearest" });
+    } else if (scrollY > 0) page.style.removeProperty("--stage-high"); // at 0 a jump may be still to come
+    isFocusNew = false;
   }
   function ask() {
     if (asked) return;
@@ -51,12 +79,20 @@ export function keepInSight(figure, speaking) {
   function turn(now) {
     on = now;
     keep.setAttribute("aria-pressed", String(on));
-    page.classList.toggle("stage-in-sight", on);
     ask();
   }
   for (const kind of ["scroll", "resize"]) addEventListener(kind, ask, { passive: true });
+  document.addEventListener("focusin", () => {
+    isFocusNew = true; // what has it is not covered by the stage that comes
+    ask();
+  });
+  document.addEventListener("click", ({ target }) => {
+    const link = /** @type {Element} */ (target).closest("a[href^='#']");
+    if (link) makeRoom(/** @type {HTMLAnchorElement} */ (link).hash);
+  }, { capture: true });
   addEventListener("beforeprint", () => pin(false));
   addEventListener("afterprint", ask);
   turn(true);
+  queueMicrotask(() => makeRoom(location.hash)); // once the buttons have their place
   return keep;
 }

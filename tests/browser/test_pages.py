@@ -328,7 +328,7 @@ def test_the_contents_mark_what_is_read_and_a_button_keeps_the_focus(page: Page,
     page.goto(f"{site}/chapters/02_why_sqrt_d_k.html#quiz")
     expect(marked).to_have_attribute("href", "#quiz")
     heading = page.locator("#quiz > h2").bounding_box()
-    assert heading and heading["y"] < 80, "the stage that is in sight elsewhere is not above it"
+    assert heading["y"] < 80, "the stage that is in sight elsewhere is not above it"
     button = page.locator(".bd-header-article .theme-switch-button")
     button.focus()
     page.keyboard.press("Enter")

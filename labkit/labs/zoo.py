@@ -44,8 +44,8 @@ def judge(
             said = answer(**{argument: unnamed(listed[place])}).truth()
             mistakes[place] += said != (place < len(sound))
         if time == 0 and all(mistakes[: len(sound)]):
-            told = zip(unsound, mistakes[len(sound) :], strict=True)
-            accepted = tuple(one for one, mistaken in told if mistaken)
+            judged = zip(unsound, mistakes[len(sound) :], strict=True)
+            accepted = tuple(one for one, mistaken in judged if mistaken)
             refuses_all(answer, len(sound), len(unsound), accepted)
     alarms = described(sound, mistakes[: len(sound)], times)
     missed = described(unsound, mistakes[len(sound) :], times)

@@ -22,7 +22,7 @@ from press import BOOK
 from press.extension.assets import cut
 from press.extension.policy import ENCODING
 from press.extension.theme import considerate
-from press.node import NODE, PACKAGES
+from press.node import NODE, PACKAGES, minify
 
 PURGE = PACKAGES / "purgecss" / "bin" / "purgecss.js"
 # Tags that name a file beside the pages. A script that says when it runs stays as it is.
@@ -58,9 +58,10 @@ def bundle(app: Sphinx, exception: Exception | None) -> None:
     static = out / "_static"
     sheets, scripts = named_by_all(fresh, SHEET), named_by_all(fresh, SCRIPT)
     script = considerate("\n;\n".join(read_without_map(static / name) for name in scripts))
+    script = minify(script, "js")
     (static / SCRIPTS).write_text(script, encoding="utf-8")
     sheet = purged("\n".join(rules(static, name) for name in sheets), out)
-    sheet = icon_face(sheet, static) + sheet
+    sheet = minify(icon_face(sheet, static) + sheet, "css")
     (static / SHEETS).write_text(sheet, encoding="utf-8")
     style = f'<link rel="stylesheet" href="{{}}{SHEETS}?v={version(sheet)}" />\n'
     run = f'<script defer src="{{}}{SCRIPTS}?v={version(script)}"></script>\n'

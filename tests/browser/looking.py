@@ -248,8 +248,9 @@ def unseen(page: Page) -> list[str]:
 
 
 # What is set like the text around it, or looks like another of its kind.
-PLAIN = {"b", "i", "sub", "td.text-left", "th.text-left", "div.highlight-default"}
-PLAIN |= {"div.tag_training", "details.verdict-rounding"}
+PLAIN = {"b", "i", "sub", "sup", "var", "td.text-left", "th.text-left", "div.highlight-default"}
+PLAIN |= {"div.highlight-text", "div.tag_training", "details.verdict-rounding"}
+PLAIN |= {"details.verdict-draw"}
 # What is set as one thing, whatever is inside.
 INNER = ("<pre", "<svg", '<figure class="live-figure"', "<math", "<script")
 
@@ -273,7 +274,7 @@ def sample(places: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
 def kinds(text: str) -> set[str]:
     """Name the elements and classes of an article."""
     article = text[text.index("<article") : text.index("</article>")]
-    plain = re.sub(rf"(?s)({'|'.join(INNER)}).*?</(pre|svg|figure|math|script)>", r"\1", article)
+    plain = re.sub(rf"(?s)({'|'.join(INNER)}).*?</(pre|svg|figure|math|script)>", r"\1 >", article)
     found = {"frames"} if '"frames": [{' in article else set()
     for tag, attributes in re.findall(r"<(?!span)([a-z]\w*)([^>]*)>", plain):
         classes = re.search(r' class="([^"]*)"', attributes)

@@ -478,6 +478,8 @@ def test_the_next_step_keeps_the_focus_to_the_end(page: Page, site: str, figure:
 
 
 def test_a_change_is_read_out_in_one_place(opened: Opened, dice: random.Random):
+    if opened.figure not in SOME_FIGURES:
+        return
     heard = opened.shown.locator("[role=status], output:not([aria-live=off])")
     assert heard.count() == 1
     turn(opened.page, opened.shown.locator(f"{VALUED}:visible").first, dice)
@@ -748,7 +750,7 @@ READ_SQUARES = """figure => {
 }"""
 
 
-@pytest.mark.parametrize("order", ["in a row", "in zigzag"])
+@pytest.mark.parametrize("order", ["in zigzag", "in a row"][: 2 if EVERYTHING else 1])
 def test_the_ring_computes_every_pair_once(page: Page, site: str, order: str):
     shown = open_figure(page, site, "ring_attention")
     height = shown.bounding_box()["height"]
@@ -783,7 +785,7 @@ def test_the_ring_computes_every_pair_once(page: Page, site: str, order: str):
     assert shown.bounding_box()["height"] == height
 
 
-@pytest.mark.parametrize("figure", ["all_reduce", "ring_attention"])
+@pytest.mark.parametrize("figure", ["ring_attention", "all_reduce"][: 2 if EVERYTHING else 1])
 def test_messages_move_and_play_stops_at_the_end(browser: Browser, site: str, figure: str):
     context = browser.new_context(viewport=WIDE, reduced_motion="no-preference")
     page = context.new_page()

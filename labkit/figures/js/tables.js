@@ -77,8 +77,23 @@ export function buttonGrid({ label, rows, columns, press }) {
   const node = grid(label, rows, columns, cell);
   node.setAttribute("role", "grid");
   node.setAttribute("aria-description", MOVES);
+  nameByWords(node);
   const { reach } = roving(node, () => buttons);
   return { node, buttons };
+}
+
+// A grid may own rows alone: what its caption says in symbols becomes its name, in words.
+/** @param {HTMLTableElement} node */
+function nameByWords(node) {
+  const parts = [...(node.caption?.childNodes ?? [])];
+  const words = parts.map((part) =>
+    part instanceof Element ? (part.getAttribute("aria-label") ?? part.textContent) : part.textContent,
+  );
+  node.setAttribute("aria-label", words.join(""));
+  for (const symbol of node.querySelectorAll("caption [role=math]")) {
+    symbol.removeAttribute("role");
+    symbol.removeAttribute("aria-label");
+  }
 }
 
 // A matrix of computed numbers, of which one can be chosen.

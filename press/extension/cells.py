@@ -96,7 +96,7 @@ class SizedFormatter(HtmlFormatter[str]):
 
     def wrap(self, source: Iterator[tuple[int, str]]) -> Iterator[tuple[int, str]]:
         lines = list(source)
-        texts = [unescape(TAG.sub("", line)).rstrip("\n") for _, line in lines]
+        texts = [plain(line).rstrip("\n") for _, line in lines]
         wrapped = sum(max(1, -(-len(text) // PHONE)) for text in texts)
         columns = max(map(len, texts))
         size = f"--lines: {len(lines)}; --columns: {columns}; --on-a-phone: {wrapped}"
@@ -105,6 +105,11 @@ class SizedFormatter(HtmlFormatter[str]):
             (kind, hanging(line, text)) for (kind, line), text in zip(lines, texts, strict=True)
         ]
         return super().wrap(iter([(0, f'<code{tall} style="{size}">'), *shown, (0, "</code>")]))
+
+
+def plain(html: str) -> str:
+    """Give the text of a piece of HTML."""
+    return unescape(TAG.sub("", html))
 
 
 def hanging(line: str, text: str) -> str:

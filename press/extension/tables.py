@@ -9,12 +9,13 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from html import escape, unescape
+from html import escape
 from typing import Any
 
 from docutils import nodes
 from sphinx.application import Sphinx
 
+from press.extension.cells import plain
 from press.extension.search import text_of
 
 RANGE = re.compile(r"\d[\d.,]*(?:–| to )\d[\d.,]*")
@@ -160,10 +161,6 @@ def printed(table: str, name: str) -> str:
     return CELL.sub(cell, table).replace("<table>", f"<table{label}>", 1)
 
 
-def plain(html: str) -> str:
-    return unescape(re.sub("<[^>]+>", "", html))
-
-
 def name_tables(
     app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: nodes.document | None
 ) -> None:
@@ -185,8 +182,7 @@ def named(names: Iterator[str]) -> Callable[[re.Match[str]], str]:
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
-    app.connect(
-        "doctree-read", dress, priority=550
-    )  # before formulas are bound to what touches them
+    # Before formulas are bound to what touches them.
+    app.connect("doctree-read", dress, priority=550)
     app.connect("html-page-context", name_tables)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

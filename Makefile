@@ -126,7 +126,7 @@ notebooks: setup ## Execute every notebook again and compare each output
 	  $(BIN)/python -m pytest --nbval --nbval-cell-timeout 300 -n 2 --dist loadfile \
 	  --junitxml _build/reports/notebooks.xml $(NOTEBOOKS)
 
-pages: book ## Open every page, and the labs in JupyterLab, in a browser; ALL=1 for every page, theme and edition, TRACE=1 with traces, BEFORE=folder of pages lists what looks otherwise
+pages: book ## Open the pages in a browser; ALL=1 for every page, theme and edition, and the labs in JupyterLab, TRACE=1 with traces, BEFORE=folder of pages lists what looks otherwise
 	@echo "== Pages in a browser"
 	@$(BIN)/python -m press.install_browser
 	@$(if $(ALL),ALL_PAGES=1) $(UNLESS_PASSED) pages $(BIN)/python -m pytest -p no:nbval -n 2 tests/browser

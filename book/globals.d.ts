@@ -23,6 +23,9 @@ declare var make: (
 // Tell who listens what has been done.
 declare var announce: (text: string) => void;
 
+// Do something to an element as soon as it is laid out.
+declare var whenLaidOut: (element: Element, act: () => void) => void;
+
 // From Bootstrap, which the theme brings.
 declare const bootstrap: {
   Popover: { getOrCreateInstance(element: Element, options: object): { show(): void; hide(): void } };

@@ -336,7 +336,7 @@ def test_tables_of_cells_and_text_tell_what_they_hold():
 
 def test_another_theme_is_noticed():
     with pytest.raises(ExtensionError, match="no longer holds"):
-        theme.decided("<html></html>")
+        theme.decided("<html></html>", "book/index")
 
 
 def test_the_reference_has_every_module():

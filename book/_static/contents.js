@@ -10,7 +10,9 @@ document.addEventListener("DOMContentLoaded", () => {
   const parts = [...nav.querySelectorAll("a")].flatMap((link) => {
     const heading = document.getElementById(decodeURIComponent(link.hash.slice(1)));
     const item = link.parentElement;
-    return heading && item ? [{ link, item, heading }] : [];
+    // A section out of sight is not laid out: where it begins is known, and where its parts do, not.
+    const section = heading?.closest("article > section > section") ?? heading;
+    return heading && section && item ? [{ link, item, heading, section }] : [];
   });
   let asked = false;
   /** @type {HTMLElement | undefined} */
@@ -30,7 +32,8 @@ document.addEventListener("DOMContentLoaded", () => {
     const glide = Math.min(most, innerHeight);
     const near = glide > 0 ? Math.max(0, 1 - (most - scrollY) / glide) : 0;
     const line = top + (innerHeight - top) * (DOWN + (1 - DOWN) * near);
-    return parts.findLast(({ heading }) => heading.getBoundingClientRect().top <= line)?.link;
+    const begins = (part) => part.getBoundingClientRect().top <= line;
+    return parts.findLast(({ heading, section }) => begins(section) && begins(heading))?.link;
   }
   function isInSight(heading) {
     const { top } = heading.getBoundingClientRect();

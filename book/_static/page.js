@@ -7,6 +7,25 @@ window.make = (tag, attributes = {}, ...children) => {
   return made;
 };
 
+// What is folded has no size yet, and to measure what is in a section out of sight would lay it out,
+// which book.css puts off on a phone.
+const waiting = new WeakSet();
+window.whenLaidOut = (element, act) => {
+  const fold = element.closest("details:not([open])");
+  const isNear = fold || element.checkVisibility({ contentVisibilityAuto: true });
+  const awaited = isNear ? fold : element.closest("article > section > section");
+  if (!awaited) {
+    act();
+    return;
+  }
+  if (waiting.has(element)) return;
+  waiting.add(element);
+  awaited.addEventListener(fold ? "toggle" : "contentvisibilityautostatechange", () => {
+    waiting.delete(element);
+    whenLaidOut(element, act);
+  }, { once: true });
+};
+
 const root = document.documentElement;
 
 // What a button has done, told once to who listens, and soon taken away again.
@@ -73,10 +92,12 @@ window.addEventListener("afterprint", () => {
 
 // On a phone a long block shows its beginning until one asks for the rest: book.css cuts it.
 document.addEventListener("DOMContentLoaded", () => {
-  for (const code of document.querySelectorAll(".cell_input code.tall")) {
+  /** @type {NodeListOf<HTMLElement>} */
+  const tall = document.querySelectorAll(".cell_input code.tall");
+  for (const code of tall) {
     const [pre, block] = [code.parentElement, code.closest(".highlight")];
     if (!pre || !block || code.closest('details, section[id^="lab-"]')) continue;
-    const lines = getComputedStyle(code).getPropertyValue("--lines");
+    const lines = code.style.getPropertyValue("--lines");
     const more = make("button", { type: "button", class: "code-more" }, `Show all ${lines.trim()} lines of code`);
     more.addEventListener("click", () => {
       block.classList.add("whole");

@@ -84,7 +84,7 @@ class Protected(BuiltinTemplateLoader):
         page = super().render(template, context)
         if ENCODING not in page:
             return page
-        page = told_in_words(decided(page))
+        page = told_in_words(decided(page, context["pagename"]))
         around = AroundArticle(page)
         rules = policy([*around.scripts, *around.handlers, MOUNT])
         return page.replace(ENCODING, f"{ENCODING}\n    {META.format(rules)}", 1)

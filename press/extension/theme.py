@@ -17,8 +17,9 @@ DECIDED = (
 # for a new layout before the next is measured.
 IN_TURN = "e.tabIndex=e.scrollWidth>e.clientWidth||e.scrollHeight>e.clientHeight?0:-1"
 AT_LAST = (
+    "whenLaidOut(e,()=>{"
     "const scrolls=e.scrollWidth>e.clientWidth||e.scrollHeight>e.clientHeight;"
-    "queueMicrotask(()=>{e.tabIndex=scrolls?0:-1})"
+    "queueMicrotask(()=>{e.tabIndex=scrolls?0:-1})})"
 )
 # A pressed button gives up the focus, so that its tooltip goes. By keyboard that loses one's place.
 DROPS_FOCUS = "(()=>{t.blur()})"
@@ -49,12 +50,14 @@ BELOW_CONTENTS = (
     " - innerHeight)}px 0px`"
 )
 # Bootstrap marks in the contents what comes into a strip of the window, contents.js what is read.
+# Style sheets find a page by its name there: asked what it holds, the browser would style all that
+# it holds anew with each element that comes.
 SPY = ' data-bs-spy="scroll"'
 
 
-def decided(page: str) -> str:
-    """Let a page know early if it is light or dark, mark its own contents, leave icons untold."""
-    page = put(put(page, UNDECIDED, DECIDED), SPY, "")
+def decided(page: str, name: str) -> str:
+    """Let a page know early if it is light or dark, and its name, and leave icons untold."""
+    page = put(put(page, UNDECIDED, DECIDED), SPY, f' data-page="{name}"')
     return ICON.sub(r'<\1 aria-hidden="true" class="', page)
 
 

@@ -57,6 +57,16 @@ TAB_STOPS = """async () => {
   while (late() && performance.now() < end) await new Promise(requestAnimationFrame);
 }"""
 
+# Scroll down the page, as a reader does: on a phone what is far from the window is not laid out.
+PASS_BY = """async () => {
+  const frame = () => new Promise(requestAnimationFrame);
+  for (let y = 0; y < document.documentElement.scrollHeight; y += innerHeight) {
+    scrollTo(0, y);
+    await frame();
+    await frame();
+  }
+}"""
+
 # Colours look alike where text, size and what lies behind are alike: axe judges some of each kind.
 MARK_SAMPLES = """() => {
   const grounds = new Map([[null, ""]]);
@@ -94,7 +104,7 @@ THIN_OUT = """() => {
   const sampled = element => element.querySelector("[data-sample]");
   for (const formula of document.querySelectorAll(".katex-html"))
     if (!sampled(formula)) formula.replaceChildren();
-  for (const code of document.querySelectorAll("pre"))
+  for (const code of document.querySelectorAll("pre > code"))
     if (!sampled(code) && !code.querySelector("a")) code.textContent = code.textContent;
 }"""
 
@@ -198,8 +208,15 @@ def serious(
 
 
 def overflow(page: Page) -> int:
-    """Say by how many pixels a page is wider than its window."""
-    return page.evaluate("document.scrollingElement.scrollWidth - window.innerWidth")
+    """Say by how many pixels a page is wider than its window, or cut off in a section."""
+    return page.evaluate(
+        """() => Math.max(
+          document.scrollingElement.scrollWidth - innerWidth,
+          ...[...document.querySelectorAll("article > section > section")]
+            .filter(section => getComputedStyle(section).contentVisibility === "auto")
+            .map(section => section.scrollWidth - section.clientWidth),
+        )"""
+    )
 
 
 def too_wide(page: Page) -> list[str]:
@@ -250,9 +267,10 @@ def unseen(page: Page) -> list[str]:
 # What is set like the text around it, or looks like another of its kind.
 PLAIN = {"b", "i", "sub", "sup", "var", "td.text-left", "th.text-left", "div.highlight-default"}
 PLAIN |= {"div.highlight-text", "div.tag_training", "details.verdict-rounding"}
-PLAIN |= {"details.verdict-draw"}
+PLAIN |= {"details.verdict-draw", "caption"}
 # What is set as one thing, whatever is inside.
-INNER = ("<pre", "<svg", '<figure class="live-figure"', "<math", "<script")
+FIGURES = ('<figure class="live-figure"', '<figure class="plotly-figure')
+INNER = ("<pre", "<svg", *FIGURES, "<math", "<script")
 
 
 def sample(places: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
@@ -275,7 +293,7 @@ def kinds(text: str) -> set[str]:
     """Name the elements and classes of an article."""
     article = text[text.index("<article") : text.index("</article>")]
     plain = re.sub(rf"(?s)({'|'.join(INNER)}).*?</(pre|svg|figure|math|script)>", r"\1 >", article)
-    found = {"frames"} if '"frames": [{' in article else set()
+    found = set()
     for tag, attributes in re.findall(r"<(?!span)([a-z]\w*)([^>]*)>", plain):
         classes = re.search(r' class="([^"]*)"', attributes)
         found |= {tag, *(f"{tag}.{name}" for name in (classes[1].split() if classes else ()))}

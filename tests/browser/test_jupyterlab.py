@@ -25,6 +25,7 @@ from press import ROOT
 from press.notebooks import LABS, outputs, read
 from tests.browser.looking import TAKES_LONG
 
+pytestmark = TAKES_LONG
 PATIENCE = 120  # seconds, for a machine that does other things as well
 SETTINGS = {
     "apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False},
@@ -135,7 +136,6 @@ def test_a_slider_moves_the_numbers_and_every_stub_invites(page: Page, server: s
     expect(errors).to_have_count(0)
 
 
-@TAKES_LONG
 def test_a_mask_is_painted_by_keyboard(page: Page, server: str):
     told = run_all(page, server, "lab_02_causal_mask.ipynb")
     expect(told).to_contain_text("21 of 36 places are open, 0 of them in the future")
@@ -154,7 +154,6 @@ def run_cell(page: Page, place: int) -> Locator:
     return cell
 
 
-@TAKES_LONG
 def test_a_live_figure_and_python_follow_each_other(page: Page, server: str):
     open_notebook(page, server, "live.ipynb")
     figure = run_cell(page, 0).locator(".live")
@@ -173,7 +172,6 @@ def test_a_live_figure_and_python_follow_each_other(page: Page, server: str):
     expect(typed).to_have_value("2.5")
 
 
-@TAKES_LONG
 def test_the_small_gpt_gets_its_weights_from_python(page: Page, server: str):
     open_notebook(page, server, "gpt.ipynb")
     figure = run_cell(page, 0).locator(".live")

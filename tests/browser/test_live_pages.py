@@ -212,8 +212,9 @@ def open_figure(page: Page, site: str, figure: str) -> Locator:
     page.goto(f"{site}/{PLACED[figure][0]}.html")
     shown = page.locator(f'figure.live-figure[data-name="{figure}"]')
     shown.locator(".live-body").wait_for()
-    shown.scroll_into_view_if_needed()
-    wait_for_drawing(page)  # code that comes near the window takes its own height
+    # Playwright's own way would go to where a section out of sight is taken to be.
+    shown.evaluate("figure => figure.scrollIntoView({ block: 'nearest' })")
+    wait_for_drawing(page)  # what comes near the window takes its own height
     load = shown.get_by_role("button", name=LOADER)
     if load.count():
         load.click()

@@ -1,10 +1,10 @@
 """Every built page in a real browser: no other host, no error, readable, light enough.
 
-A page is opened once, on a phone and then wide; one page of each kind once more as a file. Chapters
-are opened so every time, and of labs, audits and other pages the few that together have every kind
-of element: they are also judged on whether they are for everyone. The rest is looked at on a phone
-alone. All pages are opened and judged with `make pages ALL=1`. All that a visit finds wrong is told
-at once, by the demand that it breaks.
+A page is opened once, on a phone and then wide; one page of each kind once more as a file. Every
+time that is done with the few that together have every kind of element, which are also judged on
+whether they are for everyone. Of the rest, chapters and labs are looked at on a phone alone. All
+pages are opened and judged with `make pages ALL=1`. All that a visit finds wrong is told at once,
+by the demand that it breaks.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from tests.browser.looking import (
     DRAW_FIGURES,
     EVERYTHING,
     OPEN_FOLDS,
+    PASS_BY,
     PHONE,
     TAB_STOPS,
     TAKES_LONG,
@@ -116,6 +117,17 @@ def test_frames_take_the_keyboard_and_rest(name: str, page: Page, site: str):
     assert slider.is_visible()
 
 
+@pytest.mark.parametrize("name", WITH_FRAMES)
+def test_what_plays_is_for_everyone(name: str, page: Page, site: str):
+    page.set_viewport_size(PHONE)
+    page.goto(f"{site}/{name}")
+    assert page.evaluate(DRAW_FIGURES) == []
+    playing = "figure.plotly-figure:has(.plotly-figure-player)"
+    assert serious(page, playing, alone=True) == []
+    set_theme(page, "dark")
+    assert serious(page, playing, COLOURS) == []
+
+
 # How much has moved that was shown, with nobody's doing.
 WATCH_SHIFTS = """window.shifted = 0;
 new PerformanceObserver(list => {
@@ -177,6 +189,7 @@ def test_page(name: str, page: Page, site: str):
     wrong = {f"{demand}, on a phone": found for demand, found in settle(page, "dark").items()}
     judged = EVERYTHING or name in SAMPLES
     if judged:
+        page.evaluate(PASS_BY)
         # The other rules depend neither on the colours nor on the width.
         wrong["is not for everyone, on a phone"] = serious(page, rules=[*COLOURS, *WIDTHS])
     one_of_its_kind = name in ONE_OF_EACH_KIND

@@ -9,14 +9,16 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
+from labkit import ledger
 from press import ROOT, contents, minutes
 from press.drawings.thumbnails import THUMBNAILS
+from press.extension.claims import KINDS
 from press.extension.drawings import prefix_ids
-from press.notebooks import read, title
+from press.notebooks import outputs, read, title
 
 
 class Tiles(SphinxDirective):
-    """Lead to each page of a folder: chapters with number, minutes and picture, labs, audits."""
+    """Lead to each page of a folder, with its picture, its minutes or its claims."""
 
     required_arguments = 1
 
@@ -29,9 +31,11 @@ class Tiles(SphinxDirective):
             if folder == "chapters":
                 tile += nodes.raw(text=picture(place), format="html")
             tile += self.parse_text_to_nodes(f"[{title(notebook(name))}](/{name})")
-            if duration := duration_text(name):
-                tile += nodes.paragraph("", duration, classes=["front-minutes"])
+            told = claims_text(name) if folder == "audits" else duration_text(name)
+            tile += nodes.paragraph("", told, classes=["front-minutes"])
             tiles += tile
+        for path in ledger.DOCUMENTS.glob("*.yml"):
+            self.env.note_dependency(str(path))
         self.env.note_dependency(str(contents.CONTENTS))
         return [tiles]
 
@@ -70,11 +74,19 @@ def notebook(name: str) -> Path:
 
 
 def duration_text(name: str) -> str:
-    """Say in two words how long a chapter or a lab takes; of an audit nothing."""
+    """Say in two words how long a chapter or a lab takes."""
     if name.startswith("chapters/"):
         return f"{minutes.of_chapter(read(notebook(name))).all} minutes"
-    takes = minutes.of_lab(read(notebook(name)))
-    return f"{takes} minutes" if takes else ""
+    return f"{minutes.of_lab(read(notebook(name)))} minutes"
+
+
+def claims_text(name: str) -> str:
+    """Say how many claims an audit shows, and how many of them are wrong."""
+    data = (output.get("data", {}) for output in outputs(read(notebook(name))))
+    shown = [told[mime] for told in data for mime in KINDS if mime in told]
+    claims = {f"{one['document']}/{one['id']}" for one in shown}
+    wrong = sum(ledger.find_claim(key).verdict == "wrong" for key in claims)
+    return f"{len(claims)} claims, {wrong or 'none'} wrong"
 
 
 def full_duration_text(name: str) -> str:

@@ -4,6 +4,7 @@ has its height before it is laid out, and a line too long for a phone can hang.
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterable, Iterator
 from html import unescape
@@ -26,6 +27,7 @@ DOT = re.compile(r"""(?<=[\w)\]"'])(?=\.[A-Za-z_])""")
 # A string, and the sign of a remark with its first word.
 STRING = re.compile(r'<span class="s">([^<]+)</span>')
 REMARK = re.compile(r'(<span class="c">)(# ?[^\s<]+)')
+SOME = 3  # names that a fold's line has
 TALL = 24  # lines on a phone that are more than half of its screen
 # A minus sign or hyphen and what it belongs to; tags, which stay as they are.
 HYPHEN = re.compile(r'<[^>]+>|(-(?:\w|&gt;|<span class="m">[^<]*</span>))')
@@ -42,13 +44,15 @@ NAME = ' aria-label="Toggle hidden content"'  # by which MyST-NB hides what a fo
 
 def arrange(app: Sphinx, doctree: nodes.document) -> None:
     cells = [node for node in doctree.findall(nodes.container) if "cell" in node["classes"]]
+    folds = [cell for cell in cells if is_fold(cell)]
+    for fold in folds:
+        count_lines(fold)
+    name_rows(folds)
     for cell in cells:
         if is_verdict(cell) and "beside" not in cell.parent["classes"]:
             put_beside(cell)
         if "tag_raises-exception" in cell["classes"]:
             label_error(cell)
-        if cell.get("hide_mode") in ("input", "all"):
-            count_lines(cell)
 
 
 def is_verdict(node: nodes.Node) -> bool:
@@ -78,10 +82,46 @@ def label_error(cell: nodes.container) -> None:
             error.parent.insert(error.parent.index(error), label)
 
 
+def is_fold(node: nodes.Node) -> bool:
+    return isinstance(node, nodes.container) and node.get("hide_mode") in ("input", "all")
+
+
+def is_line(node: nodes.Node) -> bool:
+    """Say whether a fold is all that is seen of a cell."""
+    shown = any("cell_output" in part["classes"] for part in node.findall(nodes.container))
+    return is_fold(node) and (node["hide_mode"] == "all" or not shown)
+
+
+def name_rows(folds: list[nodes.container]) -> None:
+    """Let folds that stand in a row, with nothing between, say what each of them is for."""
+    for fold in folds:
+        after = fold.next_node(descend=False, siblings=True)
+        if after in folds and is_line(fold):
+            fold["classes"] += ["folded"]
+            for one in (fold, after):
+                one["prompt_show"] = one["prompt_show"].split(":")[0] + defined(code_of(one))
+
+
+def defined(code: str) -> str:
+    """Name what code defines, or say that it imports.
+
+    >>> defined("import torch"), defined("def f(): ..."), defined("f()")
+    (': imports', ': f', '')
+    """
+    tree = ast.parse(code)
+    names = [one.name for one in tree.body if isinstance(one, ast.FunctionDef | ast.ClassDef)]
+    if any(isinstance(one, ast.Import | ast.ImportFrom) for one in tree.body):
+        names = ["imports", *names]
+    return ": " * bool(names) + ", ".join([*names[:SOME], *["…"] * (len(names) > SOME)])
+
+
+def code_of(cell: nodes.container) -> str:
+    return next(iter(cell.findall(nodes.literal_block))).astext()
+
+
 def count_lines(cell: nodes.container) -> None:
     """Let the line that code is folded into say how much there is."""
-    code = next(iter(cell.findall(nodes.literal_block))).astext()
-    lines = len(code.splitlines())
+    lines = len(code_of(cell).splitlines())
     what = f"{lines} lines" if lines > 1 else "a line"
     more = " and what they print" if cell["hide_mode"] == "all" else ""
     cell["prompt_show"], cell["prompt_hide"] = f"Show {what} of code{more}", "Hide the code"
@@ -124,6 +164,8 @@ def hanging(line: str, text: str) -> str:
     line = HYPHEN.sub(joined, breakable(line, text, room))
     line = STRING.sub(lambda match: kept(match, room), line)
     line = REMARK.sub(r'\1<span class="joined">\2</span>', line)
+    if not text.lstrip().startswith("#"):
+        line = line.replace('<span class="c">', '<span class="c remark">')
     return f'<span class="long" style="--indent: {indent}">{line}</span>'
 
 

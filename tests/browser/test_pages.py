@@ -426,6 +426,15 @@ def test_every_claim_has_its_address():
     assert missing == []
 
 
+def test_a_chapter_asks_first_in_a_box():
+    boxes = {
+        page: (HTML / page).read_text(encoding="utf-8").count('class="predict"')
+        for page in PAGES
+        if re.match(r"chapters/\d", page)
+    }
+    assert set(boxes.values()) == {1}, boxes
+
+
 def test_a_verdict_in_a_chapter_names_its_document():
     named = set()
     for path in HTML.glob("chapters/*.html"):

@@ -48,7 +48,9 @@ def open_stage(reader: BrowserContext, site: str, size: dict[str, int], stage: S
     end = text.index("</figure>", start) + len("</figure>")
     data, _ = stage._repr_mimebundle_()
     figure = placed(next(value for key, value in data.items() if "labkit" in key)).astext()
-    led = text[:start] + figure + TEXT + text[end:]
+    # Its section is laid out as it nears, as those of a chapter are on a phone.
+    section = f'<section style="content-visibility: auto">{figure}</section>'
+    led = text[:start] + section + TEXT + text[end:]
 
     def other(script: re.Match[str]) -> str:
         modules = [one for one in script[1].split("-and-") if figure_of(one) != "stage"]

@@ -62,7 +62,7 @@ export function overview(view, [layers, h], choose) {
 
 // The words of the story, each with the probability that it had.
 export function strip() {
-  const list = element("ol", { class: "live-strip live-said" });
+  const list = element("ol", { class: "live-strip live-said", "aria-label": "Each word's probability" });
   return {
     node: list,
     draw(words, said, fell) {
@@ -77,6 +77,10 @@ export function strip() {
         write(chip.children[1], i ? both : "given");
         chip.classList.toggle("live-fell", fell[i]);
       });
+      // Of a story longer than its room the end is shown, and the keyboard scrolls to the rest.
+      list.scrollTop = list.scrollHeight;
+      if (list.scrollTop) list.tabIndex = 0;
+      else list.removeAttribute("tabindex");
     },
   };
 }

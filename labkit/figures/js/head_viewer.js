@@ -7,7 +7,7 @@ import { decode } from "./tensors.js";
 import { show } from "./text.js";
 import { View } from "./view.js";
 
-const [SIDE, GAP] = [320, 130]; // of a drawing, in its own units
+const [SIDE, GAP] = [260, 130]; // of a drawing, in its own units
 const FAINT = 0.02; // a weight that is not drawn
 
 const bits = (line) => -sum(line.map((p) => (p > 0 ? p * Math.log2(p) : 0)));
@@ -43,7 +43,7 @@ function overview([layers, h], choose) {
     made.append(map, place, measure);
     return { made, map, place, measure };
   });
-  node.classList.add("live-heads");
+  node.classList.add("live-heads", "live-many");
   const heads = { row: [...node.querySelectorAll("tbody th")], column: [...node.querySelectorAll("thead th")] };
   // In the order of their measure, a row has heads of all layers.
   function nameHeads(sorted) {
@@ -233,9 +233,10 @@ function render({ model, el }) {
       counter(view, "layer", { label: "Layer" }),
       counter(view, "head", { label: "Head" }),
     ),
+    all.node,
     row(
-      element("div", { class: "live-many" }, all.node, told.node),
-      element("div", { class: "live-large" }, large.lines, row(...places), roomy() ? large.map : fold("The same weights as a map", false, large.map)),
+      element("div", { class: "live-large" }, large.lines, row(...places), told.node),
+      element("div", { class: "live-large" }, roomy() ? large.map : fold("The same weights as a map", false, large.map)),
     ),
   );
   view.follow(["sentence", "layer", "head", "query", "key", "measure", "by_measure"], draw);

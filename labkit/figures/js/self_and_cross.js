@@ -134,6 +134,7 @@ function render({ model, el }) {
     const asks = view.get("asking");
     scene.draw(found, asks === QUESTIONS ? answers.map((line) => `“${names[best(line)]}”`) : []);
     map.draw(found);
+    table.node.style.setProperty("--rows", String(rows.length));
     const shape = `(${Q.length}, ${K.length})`;
     table.draw({
       label: `Weights ${shape}`,

@@ -78,14 +78,15 @@ function drawArcs(count) {
 }
 
 // One row of cells: a name, a cell for each word, and one for what comes of them.
-function makeRow({ name }, count) {
+function makeRow({ name, shown }, count) {
   const isPair = ["vector", "query", "key", "value"].includes(name);
   const cell = () =>
     element("span", { class: "stage-cell", role: "cell" }, isPair ? twoNumbers() : element("b"));
   const cells = Array.from({ length: count }, cell);
   const end = element("span", { class: "stage-cell stage-end", role: "cell" }, name === "value" ? twoNumbers() : element("b"));
   const label = element("span", { class: `stage-label stage-of-${name}`, role: "rowheader" }, name);
-  const node = element("div", { class: `stage-line stage-line-${name}`, role: "row" }, label, ...cells, end);
+  const later = { role: "row", "data-later": `at step ${shown + 1}` };
+  const node = element("div", { class: `stage-line stage-line-${name}`, ...later }, label, ...cells, end);
   return { node, cells, end };
 }
 

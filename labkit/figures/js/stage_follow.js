@@ -162,7 +162,8 @@ function lead(figure, model) {
   const sections = watchSections(article, reach);
   const speaking = [...links, ...words, ...article.querySelectorAll("[data-stage]")];
   const keep = keepInSight(figure, [...new Set(speaking.map((part) => part.closest("section") ?? article))]);
-  const bar = element("div", { class: "stage-follow" }, ...(sections ? [toggle] : []), keep);
+  const title = element("b", { class: "stage-title", "aria-hidden": "true" }, model.get("title"));
+  const bar = element("div", { class: "stage-follow" }, title, ...(sections ? [toggle] : []), keep);
   const place = () => {
     const stage = figure.querySelector(".stage");
     const room = stage?.querySelector(".stage-follow"); // kept for the buttons from the start

@@ -24,6 +24,9 @@ export function keepInSight(figure, speaking) {
   const text = figure.closest("article")?.querySelector("section");
   const keep = button("Keep in sight", () => turn(keep.getAttribute("aria-pressed") !== "true"));
   let [on, asked, isFocusNew] = [true, false, false];
+  // A section that is laid out only as it nears keeps what is fixed in it, and does not paint it.
+  for (let around = figure.closest("section"); around; around = around.parentElement?.closest("section") ?? null)
+    around.style.contentVisibility = "visible";
 
   function pin(pinned) {
     if (pinned === figure.classList.contains("stage-pinned")) return;

@@ -82,6 +82,6 @@ export function verdict(bug, wrong, all, changed) {
   if (bug === "none")
     return changed
       ? `Nothing breaks: with your vectors all ${all} sentences still come out right.`
-      : `Without a bug all ${all} sentences come out right.`;
+      : `Without a bug all ${all} sentences come out right, for example:`;
   return `Nothing breaks: all ${all} sentences still come out right. This model does not need that part.`;
 }

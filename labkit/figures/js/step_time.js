@@ -13,7 +13,8 @@ const FLOAT = 4; // bytes
 const [LEFT, TOP, ACROSS, HIGH, WIDE, BELOW] = [34, 10, 380, 220, 424, 38];
 const [MOST_WORDS, MOST_TIME] = [4096, 4];
 const [RIGHT, GROUND] = [LEFT + ACROSS, TOP + HIGH];
-const right = (n) => LEFT + (ACROSS * n) / MOST_WORDS;
+const ZERO = LEFT + 16; // clear of the axis, which a steep line would be taken for
+const right = (n) => ZERO + ((RIGHT - ZERO) * n) / MOST_WORDS;
 const up = (time) => GROUND - (HIGH * time) / MOST_TIME;
 
 // FLOPs, and the bytes that they have to move.
@@ -48,6 +49,7 @@ function axes() {
   const line = (x1, y1, x2, y2) => drawing("line", { x1, y1, x2, y2, class: "live-axis" });
   const text = (x, y, words, anchor) => drawing("text", { x, y, "text-anchor": anchor }, words);
   return [
+    line(LEFT, TOP, LEFT, GROUND),
     ...range(MOST_TIME + 1).flatMap((time) => [
       line(LEFT, up(time), RIGHT, up(time)),
       text(LEFT - 6, up(time) + 4, String(time), "end"),
@@ -66,11 +68,11 @@ function axes() {
 function chart(machine) {
   // For each text attention takes as long, however many there are: the wedge rises and sinks whole.
   const own = (n) => timeOf(attention(1, n), 1, machine);
-  const wedge = `M${LEFT} ${GROUND}V${up(own(0))}L${RIGHT} ${up(own(MOST_WORDS))}V${GROUND}Z`;
-  const weights = drawing("rect", { x: LEFT, y: TOP, width: ACROSS, height: HIGH, class: "live-weights" });
+  const wedge = `M${ZERO} ${GROUND}V${up(own(0))}L${RIGHT} ${up(own(MOST_WORDS))}V${GROUND}Z`;
+  const weights = drawing("rect", { x: ZERO, y: TOP, width: RIGHT - ZERO, height: HIGH, class: "live-weights" });
   const caches = drawing("path", { d: wedge, class: "live-caches" });
   const without = drawing("path", { class: "live-without" });
-  const off = drawing("text", { x: LEFT + 12, y: TOP + 16 }); // the line leaves the drawing at once
+  const off = drawing("text", { class: "live-off", x: ZERO + 12, y: TOP + 16 }); // the line leaves the drawing at once
   const here = drawing("path", { class: "live-here" });
   const circles = range(6).map(() => drawing("circle", { r: 4.5 }));
   const size = { viewBox: `0 0 ${WIDE} ${GROUND + BELOW}`, width: WIDE, height: GROUND + BELOW };

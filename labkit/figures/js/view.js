@@ -1,7 +1,7 @@
 // The figure on the page: its title, the parts in their order, its caption, its values.
 // A part's draw functions run whenever a value of the model changes, from the page or from Python.
 
-import { drawing, element, fold, roomy, typeset, write } from "./elements.js";
+import { drawing, element, fold, typeset, write } from "./elements.js";
 import { name, show } from "./text.js";
 
 // Of what is read out, in milliseconds: until a change is over, and until it is taken away again,
@@ -104,7 +104,7 @@ export class View {
         sign(todo),
       ),
       this.body,
-      fold("What is shown", roomy(), element("p", { class: "live-caption" }, ...typeset(model.get("caption")))),
+      fold("What is shown", false, element("p", { class: "live-caption" }, ...typeset(model.get("caption")))),
       fold("Values as a table", false, this.fold),
     );
     this.heard = hear(this.root);

@@ -42,8 +42,14 @@ export function termsOf(word) {
   return book.terms.get(word);
 }
 
+// Words that readers use, and what the book says.
+const SAME = new Map(Object.entries({
+  multiple: ["several", "multi"], complexity: ["cost"], pruning: ["removing"],
+}));
 // A question's words stand around what it is about: "what is a token", "how does masking work".
-const ASKING = new Set("what which who why how when where do does did can explain define describe".split(" "));
+const ASKING = new Set(
+  "what which who why how when where do does did can explain define describe".split(" "),
+);
 const ENDING = new Set(["do", "mean", "work"]);
 const DEFINING = /^(what (is|are|does)|explain|define|describe)\b/;
 
@@ -112,7 +118,7 @@ function asked(word, isLast) {
   const begins = word.length > 1 && (isLast || !isKnown);
   const isBeginning = begins && [...book.words].some((known) => known.startsWith(word));
   return {
-    terms: isKnown ? [stem] : [word, ...swapped(word)],
+    terms: isKnown ? [stem, ...(SAME.get(word) ?? []).map(book.stem)] : [word, ...swapped(word)],
     prefix: begins,
     fuzzy: !isKnown && !isBeginning && word.length > 3 ? 0.25 : false,
   };
@@ -197,8 +203,9 @@ export function search(question) {
   return arranged(question.trim().toLowerCase(), stems(typed), worthy(best(pages)), worthy(claims));
 }
 
-// First what bears this name, then the chapter, or else the page, with these words in its title, then what the glossary
-// or the reference says of them, before the chapter where that is asked, then what is worth most.
+// First what bears this name, then the chapter, or else the page, with these words in its title, then
+// what the glossary or the reference says of them (before it, where a definition is asked for), then
+// what is worth most.
 function arranged(typed, asked, pages, claims) {
   const named = [
     ...claims.filter((claim) => typed.includes("/") && `/${claim.name}`.endsWith(`/${typed}`)),

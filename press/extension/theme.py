@@ -49,7 +49,7 @@ BELOW_CONTENTS = (
     '`0px 0px ${Math.min(0, (document.querySelector("#pst-secondary-sidebar")?.offsetHeight ?? 0)'
     " - innerHeight)}px 0px`"
 )
-# The mark of a heading, which links to it, is for the mouse: the page's contents have the same links.
+# A heading's mark, which links to it, is for the mouse: the page's contents have the same links.
 MARK = '<a class="headerlink" '
 UNTOLD = f'{MARK}tabindex="-1" aria-hidden="true" '
 # Who skips to the text skips the buttons above it, too.

@@ -13,7 +13,7 @@ from sphinx.application import Sphinx
 from press.extension.search import numberless, text_of
 
 PARTS = re.compile(
-    r'<section id="([^"]+)"|</section>|<summary>([^<]+)</summary>'
+    r'<section(?: class="[^"]*")? id="([^"]+)"|</section>|<summary>([^<]+)</summary>'
     r'|(?<=(?:collapsed|.expanded) admonition-title">)([^<]+)(?=</p>)'
 )
 EXERCISES = "exercises"
@@ -49,8 +49,10 @@ def named(body: str, titles: dict[str, str]) -> str:
         if section:
             within.append(section)
         elif code:
-            where = titles.get(within[-1]) if within else None
-            return f'{code}<span class="front-told">: {escape(where)}</span>' if where else code
+            at = within[-1] if within else ""
+            counts[at, code] += code.startswith("Show")
+            more = f", {counts[at, code]}" if counts[at, code] > 1 else ""
+            return f'{code}<span class="front-told">: {escape(titles.get(at, at))}{more}</span>'
         elif not words:
             del within[-1:]
         elif alike[words] > 1 and within:

@@ -51,7 +51,7 @@ document.addEventListener("DOMContentLoaded", () => {
       link.classList.toggle("active", holds);
       item.classList.toggle("active", holds);
     }
-    if (now) bringIntoSight(now, column);
+    if (now && !nav?.querySelector(":focus-visible")) bringIntoSight(now, column);
   }
   // Within the column alone: what would scroll the page, too, is no help to who reads it.
   function bringIntoSight(link, scrolled) {

@@ -41,6 +41,11 @@ window.announce = (text) => {
 };
 document.addEventListener("DOMContentLoaded", () => document.body.append(heard));
 
+// A button's tooltip is its name, which is not told twice.
+document.addEventListener("inserted.bs.tooltip", ({ target }) => {
+  if (target instanceof Element) target.removeAttribute("aria-describedby");
+});
+
 // What the buttons above the text have set: the colours, the contents of the book, the whole screen.
 document.addEventListener("DOMContentLoaded", () => {
   const modes = document.querySelectorAll(".theme-switch-button");

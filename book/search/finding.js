@@ -42,6 +42,25 @@ export function termsOf(word) {
   return book.terms.get(word);
 }
 
+// Words that readers use, and what the book says.
+const SAME = new Map(Object.entries({
+  multiple: ["several", "multi"], complexity: ["cost"], pruning: ["removing"],
+}));
+// A question's words stand around what it is about: "what is a token", "how does masking work".
+const ASKING = new Set(
+  "what which who why how when where do does did can explain define describe".split(" "),
+);
+const ENDING = new Set(["do", "mean", "work"]);
+const DEFINING = /^(what (is|are|does)|explain|define|describe)\b/;
+
+function subject(typed) {
+  const words = wordsOf(typed);
+  if (!ASKING.has(words[0])) return typed;
+  const begin = words.findIndex((word) => !ASKING.has(word) && !book.stopwords.has(word));
+  const end = words.length - Number(ENDING.has(words.at(-1) ?? ""));
+  return begin >= 0 && begin < end ? words.slice(begin, end).join(" ") : typed;
+}
+
 function typedWords(typed) {
   const words = wordsOf(typed).flatMap((word) => (word.includes("_") ? [word] : word.split("-")));
   const telling = words.filter((word) => !book.stopwords.has(word));
@@ -99,7 +118,7 @@ function asked(word, isLast) {
   const begins = word.length > 1 && (isLast || !isKnown);
   const isBeginning = begins && [...book.words].some((known) => known.startsWith(word));
   return {
-    terms: isKnown ? [stem] : [word, ...swapped(word)],
+    terms: isKnown ? [stem, ...(SAME.get(word) ?? []).map(book.stem)] : [word, ...swapped(word)],
     prefix: begins,
     fuzzy: !isKnown && !isBeginning && word.length > 3 ? 0.25 : false,
   };
@@ -136,7 +155,8 @@ const best = (entries) => entries.sort((a, b) => b.worth - a.worth);
 const stems = (text) => wordsOf(text).filter((word) => !book.stopwords.has(word)).map(book.stem);
 const joined = (text) => ` ${wordsOf(text).join(" ")} `;
 
-export function search(typed) {
+export function search(question) {
+  const typed = subject(question);
   const given = typedWords(typed);
   const words = given.map((word, i) => asked(word, i === given.length - 1));
   // What one writes as two words may be one: layer norm, LayerNorm.
@@ -180,13 +200,13 @@ export function search(typed) {
   const claims = best([...score(book.index.claims, words)].map(([id, hit]) => (
     { ...book.claims[id], ...hit, worth: weighed(hit) }
   )));
-  return arranged(typed.trim().toLowerCase(), worthy(best(pages)), worthy(claims));
+  return arranged(question.trim().toLowerCase(), stems(typed), worthy(best(pages)), worthy(claims));
 }
 
-// First what bears this name, then the chapter, or else the page, with these words in its title, then what the glossary
-// or the reference says of them, then what is worth most.
-function arranged(typed, pages, claims) {
-  const asked = stems(typed);
+// First what bears this name, then the chapter, or else the page, with these words in its title, then
+// what the glossary or the reference says of them (before it, where a definition is asked for), then
+// what is worth most.
+function arranged(typed, asked, pages, claims) {
   const named = [
     ...claims.filter((claim) => typed.includes("/") && `/${claim.name}`.endsWith(`/${typed}`)),
     ...pages.filter((page) => isNamed(page, typed, asked)),
@@ -201,7 +221,8 @@ function arranged(typed, pages, claims) {
     sections.filter((section) => section.text && isMeant[address](section))
       .map((section) => ({ ...section, kind: "entry", address }))
   ));
-  const own = [...named, ...(titled ? [titled] : []), ...said.slice(0, 1)];
+  const told = [...(titled ? [titled] : []), ...said.slice(0, 1)];
+  const own = [...named, ...(DEFINING.test(typed) ? told.toReversed() : told)];
   // Of the audits, which repeat each other, one.
   const audit = own.concat(pages).find(({ kind }) => kind === "audit");
   const rest = pages.filter((page) => (

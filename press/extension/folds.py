@@ -12,7 +12,10 @@ from sphinx.application import Sphinx
 
 from press.extension.search import numberless, text_of
 
-PARTS = re.compile(r'<section id="([^"]+)"|</section>|<summary>([^<]+)</summary>')
+PARTS = re.compile(
+    r'<section(?: class="[^"]*")? id="([^"]+)"|</section>|<summary>([^<]+)</summary>'
+    r'|(?<=(?:collapsed|.expanded) admonition-title">)([^<]+)(?=</p>)'
+)
 EXERCISES = "exercises"
 
 
@@ -31,7 +34,7 @@ def name_folds(
 
 
 def named(body: str, titles: dict[str, str]) -> str:
-    """Say, for the ear alone, what each fold belongs to whose words stand more than once.
+    """Say, for the ear alone, where folded code is, and of what other folds called alike are.
 
     >>> fold = "<summary>Answer</summary>"
     >>> named(f'<section id="exercises">{fold}{fold}</section>', {})[24:]
@@ -42,9 +45,14 @@ def named(body: str, titles: dict[str, str]) -> str:
     within, counts = list[str](), Counter[tuple[str, str]]()
 
     def labelled(match: re.Match[str]) -> str:
-        section, words = match.groups()
+        section, words, code = match.groups()
         if section:
             within.append(section)
+        elif code:
+            at = within[-1] if within else ""
+            counts[at, code] += code.startswith("Show")
+            more = f", {counts[at, code]}" if counts[at, code] > 1 else ""
+            return f'{code}<span class="front-told">: {escape(titles.get(at, at))}{more}</span>'
         elif not words:
             del within[-1:]
         elif alike[words] > 1 and within:

@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from html import escape
+from itertools import accumulate
 from typing import Any
 
 from docutils import nodes
@@ -24,7 +25,7 @@ CELL = re.compile(r"<(t[dh])\b([^>]*)>(.*?)</\1>", re.DOTALL)
 WRITTEN = re.compile(r'<table class="table|<th class="(head|stub)')
 NUMBERS = re.compile(r"(?!.*=)(?:[\W\d]|(?<![a-z])(?:[KMGT]?B|ms|inf|nan|to|of)(?![a-z]))*")
 MATRIX = '<table class="matrix">'
-SOME = 5  # heads that name a table
+SOME = 8  # words that name a table
 THOUSANDS = re.compile(r"[1-9]\d{3,}")
 LONG = 16  # characters of words that need a column of their own width, of numbers that break
 
@@ -49,24 +50,26 @@ def is_table(node: nodes.Node) -> bool:
 def dressed(table: str, name: str) -> str:
     if table.startswith("<table>"):
         return printed(table, name)
+    if "<caption>" in table:
+        return table
     return table.replace(MATRIX, f'{MATRIX[:-1]} aria-label="{escape(name)}">', 1)
 
 
 def called(tables: list[nodes.Element]) -> Iterator[tuple[nodes.Element, str]]:
-    """Call each table after its section, and those that share one by their columns as well."""
-    shared = Counter(map(title_of, tables))
+    """Call each table after its section, and those that share one by their columns."""
+    titles = [title_of(table) for table in tables]
+    columns = [holds(table) for table in tables]
     counts = Counter[str]()
-    for table in tables:
-        name = title_of(table)
-        if shared[name] > 1 and (held := holds(table)):
-            name = f"{name.removesuffix('?')}: {held}"
+    for table, title, held in zip(tables, titles, columns, strict=True):
+        name = held if titles.count(title) > 1 and held and columns.count(held) == 1 else title
         counts[name] += 1
         yield table, name if counts[name] == 1 else f"{name}, table {counts[name]}"
 
 
 def title_of(table: nodes.Element) -> str:
     section = section_of(table)
-    return text_of(section[0]) if section else "Table"
+    words = text_of(section[0]).split() if section else ["Table"]
+    return " ".join(words[:SOME]) + ("…" if len(words) > SOME else "")
 
 
 def section_of(node: nodes.Element) -> nodes.Element | None:
@@ -86,7 +89,9 @@ def holds(table: nodes.Element) -> str:
         first = rows[0] if all(tag == "th" for tag, *_ in rows[0]) else [row[0] for row in rows]
         heads = [plain(text) for tag, _, text in first if tag == "th"]
     known = [text for text in heads if text.strip()]
-    return ", ".join([*known[:SOME], *(["…"] if len(known) > SOME else [])])
+    words = list(accumulate(len(text.split()) for text in known))
+    some = [text for text, count in zip(known, words, strict=True) if count <= SOME] or known[:1]
+    return ", ".join([*some, *(["…"] if len(some) < len(known) else [])])
 
 
 def kind(texts: Iterable[str]) -> str:

@@ -49,6 +49,11 @@ BELOW_CONTENTS = (
     '`0px 0px ${Math.min(0, (document.querySelector("#pst-secondary-sidebar")?.offsetHeight ?? 0)'
     " - innerHeight)}px 0px`"
 )
+# A heading's mark, which links to it, is for the mouse: the page's contents have the same links.
+MARK = '<a class="headerlink" '
+UNTOLD = f'{MARK}tabindex="-1" aria-hidden="true" '
+# Who skips to the text skips the buttons above it, too.
+SKIP, ARTICLE = ' href="#main-content"', '<article class="bd-article"'
 # Bootstrap marks in the contents what comes into a strip of the window, contents.js what is read.
 # Style sheets find a page by its name there: asked what it holds, the browser would style all that
 # it holds anew with each element that comes.
@@ -56,8 +61,10 @@ SPY = ' data-bs-spy="scroll"'
 
 
 def decided(page: str, name: str) -> str:
-    """Let a page know early if it is light or dark, and its name, and leave icons untold."""
-    page = put(put(page, UNDECIDED, DECIDED), SPY, f' data-page="{name}"')
+    """Let a page know early if it is light or dark, and its name, and leave untold what repeats."""
+    page = put(put(page, UNDECIDED, DECIDED), SPY, f' data-page="{name}"').replace(MARK, UNTOLD)
+    if ARTICLE in page:
+        page = put(page, SKIP, ' href="#bd-article"').replace(ARTICLE, f'{ARTICLE} id="bd-article"')
     return ICON.sub(r'<\1 aria-hidden="true" class="', page)
 
 

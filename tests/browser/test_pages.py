@@ -350,6 +350,12 @@ def test_the_contents_mark_what_is_read_and_a_button_keeps_the_focus(page: Page,
     button.focus()
     page.keyboard.press("Enter")
     expect(button).to_be_focused()
+    expect(button).not_to_have_attribute("aria-describedby", re.compile("tooltip"))
+    page.get_by_role("link", name="Skip to main content").focus()
+    page.keyboard.press("Enter")
+    page.keyboard.press("Tab")
+    reached = page.locator("article :focus")
+    expect(reached).to_have_css("outline", re.compile("solid 2px"))
 
 
 def test_an_expected_error_says_so(page: Page, site: str):
@@ -374,6 +380,7 @@ def test_code_is_read_downwards_on_a_phone_and_copied_as_it_is_written(page: Pag
     page.set_viewport_size(PHONE)
     page.goto(f"{site}/chapters/05_split_and_merge.html")
     wait_for_drawing(page)
+    expect(page.locator("#pst-page-toc-nav a").first).to_be_hidden()  # closed, it takes no focus
     blocks = page.evaluate(CODE)
     assert max(sideways for sideways, *_ in blocks) == 0
     assert sum(long for _, long, *_ in blocks) > 9

@@ -91,7 +91,7 @@ export class View {
     this.body = element("div", { class: "live-body" });
     scrollsPast(this.body);
     // Focusable, so that the arrow keys scroll a table that is wider than a phone.
-    const region = { role: "region", "aria-label": "Values", tabindex: 0 };
+    const region = { role: "region", "aria-label": `Values: ${model.get("title")}`, tabindex: 0 };
     this.fold = element("div", { class: "live-row", ...region });
     this.tables = new Map();
     this.root = element(
@@ -104,12 +104,20 @@ export class View {
         sign(todo),
       ),
       this.body,
-      fold("What is shown", false, element("p", { class: "live-caption" }, ...typeset(model.get("caption")))),
-      fold("Values as a table", false, this.fold),
+      this.named("What is shown", false, element("p", { class: "live-caption" }, ...typeset(model.get("caption")))),
+      this.named("Values as a table", false, this.fold),
     );
     this.heard = hear(this.root);
     el.replaceChildren(this.root);
     this.close = () => this.undo.forEach((undo) => undo());
+  }
+
+  // A fold that every figure has says to who listens of which one it is.
+  /** @type {(title: string, open: boolean, node: HTMLElement) => HTMLDetailsElement} */
+  named(title, open, node) {
+    const made = fold(title, open, node);
+    made.firstElementChild?.append(element("span", { class: "live-told" }, `: ${this.get("title")}`));
+    return made;
   }
 
   // Take away all that was added, to begin anew.

@@ -113,6 +113,7 @@ async function draw(figure) {
   const config = { displayModeBar: false, doubleClick: false };
   await Plotly.react(drawing, { data, layout: fitting, config, frames });
   figure.dataset.drawn = "true";
+  drawing.setAttribute("aria-hidden", "true"); // its caption tells it
   resized.observe(drawing);
   if (!frames) return;
   if (!players.has(figure)) players.set(figure, player(figure, drawing, frames));

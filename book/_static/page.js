@@ -81,6 +81,14 @@ function unfold() {
 document.addEventListener("DOMContentLoaded", unfold);
 window.addEventListener("hashchange", unfold);
 
+// In the margin an opened verdict lies over what stands below: Escape closes it.
+document.addEventListener("keydown", ({ key, target }) => {
+  const verdict = key === "Escape" && target instanceof Element && target.closest("details.verdict[open]");
+  if (!verdict) return;
+  verdict.removeAttribute("open");
+  verdict.querySelector("summary")?.focus();
+});
+
 // On paper nothing can be opened, and ink is dark: print light, with verdicts and answers open.
 let before;
 window.addEventListener("beforeprint", () => {

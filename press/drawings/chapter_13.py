@@ -32,7 +32,8 @@ def one_tile_at_a_time() -> Drawing:
     d.text(392, 48, "m, l, a", size=SMALL, colour="faint")
     d.text(300, 212, "4 scores exist; of the keys before,", colour="faint", size=SMALL)
     d.text(300, 228, "each row keeps what they came to", colour="faint", size=SMALL)
-    d.text(300, 250, "pale: done, and gone", colour="faint", size=SMALL)
+    d.box(242, 240, 12, 12, shade=DONE, round_by=0)
+    d.text(262, 250, "done, and gone", anchor="start", colour="faint", size=SMALL)
     return d
 
 

@@ -24,8 +24,12 @@ NARROWER = 12  # by which code is narrower there in a fold, and behind what hang
 # Where a line may end: behind a bracket or a comma, and where these are too far apart before a dot.
 BREAK = re.compile(r"""(?<=[(\[{])(?![)\]}])|(?<=,)""")
 DOT = re.compile(r"""(?<=[\w)\]"'])(?=\.[A-Za-z_])""")
-# A string, and the sign of a remark with its first word.
-STRING = re.compile(r'<span class="s">([^<]+)</span>')
+# A string, as written and as coloured; a remark's sign with its first word; a line's beginning.
+WRITTEN = re.compile(r"""(?<!\w)[bfr]?(["'])((?:(?!\1).)+)\1""")
+STRING = re.compile(
+    r"""<span class="s">[bfr]?(&quot;|&\#39;|["'])(?:<[^>]+>|(?!\1)[^<])+\1</span>"""
+)
+BEGINNING = re.compile(r"^( +)([^<&\s]|&#?\w+;)")
 REMARK = re.compile(r'(<span class="c">)(# ?[^\s<]+)')
 SOME = 3  # names that a fold's line has
 TALL = 24  # lines on a phone that are more than half of its screen
@@ -163,6 +167,7 @@ def hanging(line: str, text: str) -> str:
     room = PHONE - NARROWER - indent
     line = HYPHEN.sub(joined, breakable(line, text, room))
     line = STRING.sub(lambda match: kept(match, room), line)
+    line = BEGINNING.sub(r'<span class="joined">\1\2</span>', line)
     line = REMARK.sub(r'\1<span class="joined">\2</span>', line)
     if not text.lstrip().startswith("#"):
         line = line.replace('<span class="c">', '<span class="c remark">')
@@ -175,7 +180,8 @@ def joined(match: re.Match[str]) -> str:
 
 def kept(match: re.Match[str], room: int) -> str:
     """Keep a string on one line that fits one."""
-    return match[0].replace('"s"', '"s joined"', 1) if len(unescape(match[1])) <= room else match[0]
+    fits = len(plain(match[0])) <= room
+    return f'<wbr><span class="joined">{match[0]}</span>' if fits else match[0]
 
 
 def breakable(line: str, text: str, room: int) -> str:
@@ -184,6 +190,9 @@ def breakable(line: str, text: str, room: int) -> str:
     >>> breakable("mean(<b>tensor</b>.double().unique())", "mean(tensor.double().unique())", 26)
     'mean(<b><wbr>tensor</b>.double().unique())'
     """
+    text = WRITTEN.sub(
+        lambda match: "_" * len(match[0]) if len(match[0]) <= room else match[0], text
+    )
     words = [match.span() for match in re.finditer(r"\S+", text)]
     places = set[int]()
     for end in (BREAK, DOT):

@@ -139,10 +139,11 @@ def player(frames: list[dict[str, Any]] | None) -> str:
     if not frames:
         return ""
     last = len(frames) - 1
+    name = frames[last]["name"]
     return (
         f'<div class="{MARK}-player"><button type="button" disabled>Play</button>'
         f'<input type="range" min="0" max="{last}" value="{last}" aria-label="Frame" disabled>'
-        f"<output>{escape(frames[last]['name'])}</output></div>"
+        f'<output aria-live="off">{escape(name)}</output></div>'
     )
 
 

@@ -28,7 +28,7 @@ export function overview(view, [layers, h], choose) {
       made.append(map, place);
       const box = element("input", {
         type: "checkbox",
-        "aria-label": `layer ${layer}, head ${head} is on`,
+        "aria-label": `layer ${layer}, head ${head}`,
         "data-trait": "heads_on",
         "data-place": JSON.stringify([layer, head]),
         onchange() {

@@ -134,13 +134,13 @@ function changes(view, text, stop) {
 }
 
 // What is told of the next word.
-/** @type {(next: string, allowed: string[]) => string} */
-function sentence(next, allowed) {
+/** @type {(last: string, next: string, allowed: string[]) => string} */
+function sentence(last, next, allowed) {
   const law =
     allowed.length === 0
       ? "No story of the rules goes like this."
       : `The rules allow ${allowed.length > 4 ? `${allowed.length} words` : list(allowed)}.`;
-  return `Next comes ${next}. ${law}`;
+  return `After “${last}” comes ${next}. ${law}`;
 }
 
 // What is told, where heads are switched, of the words that fall where some are off.
@@ -179,6 +179,7 @@ function parts(view) {
     large.draw(values.weights, query, key);
     return {
       next: sentence(
+        words[n - 1],
         `“${likeliest.word}” with ${show(likeliest.p[1], 2)}`,
         known.filter((_, i) => values["next word"][i][2] > 0),
       ),

@@ -63,12 +63,13 @@ const TELL = {
       `The value with the largest weight is that of “${words[i]}”, ${pair(found.values[i])}.`
     );
   },
-  answer({ words, found, given }) {
+  answer({ words, found, given, bug }) {
     const i = largest(found.answers);
     const right = rightAnswer(given, words.join(" "));
     const said = `“${words[words.length - 1]}” plus the output is ${pair(found.after)}, in the region of “${given.answers[i]}”, whose probability is ${share(found.answers[i])}.`;
     if (!right) return `${said} This is none of the model's 74 sentences, so no answer is known.`;
-    return said + (right === given.answers[i] ? " That is right." : ` That is wrong: the right answer is “${right}”.`);
+    const isRight = bug === "none" ? " That is right." : " That is right in spite of the bug.";
+    return said + (right === given.answers[i] ? isRight : ` That is wrong: the right answer is “${right}”.`);
   },
 };
 

@@ -786,7 +786,8 @@ def test_the_ring_computes_every_pair_once(page: Page, site: str, order: str):
     assert shown.bounding_box()["height"] == height
 
 
-@pytest.mark.parametrize("figure", ["ring_attention", "all_reduce"][: 2 if EVERYTHING else 1])
+@TAKES_LONG
+@pytest.mark.parametrize("figure", ["ring_attention", "all_reduce"])
 def test_messages_move_and_play_stops_at_the_end(browser: Browser, site: str, figure: str):
     context = browser.new_context(viewport=WIDE, reduced_motion="no-preference")
     page = context.new_page()
@@ -895,6 +896,7 @@ def test_fewer_tiles_take_the_step_with_them(page: Page, site: str):
         check_values(shown, "tiles", state)
 
 
+@TAKES_LONG
 def test_tiles_play_to_their_end_and_stop_where_they_are_paused(browser: Browser, site: str):
     context = browser.new_context(viewport=WIDE, reduced_motion="no-preference")
     page = context.new_page()

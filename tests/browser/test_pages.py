@@ -371,6 +371,12 @@ LINES = """() => [...document.querySelectorAll("article .cell_input .long")]
   .map(([height, one]) => Math.round(height / one))"""
 
 
+# What is written in code, and would be seen without the spaces that begin its line.
+COLLAPSED = """() => [...document.querySelectorAll("article .cell_input pre *")]
+  .filter(part => getComputedStyle(part).whiteSpaceCollapse !== "preserve")
+  .map(part => part.textContent)"""
+
+
 def test_code_is_read_downwards_on_a_phone_and_copied_as_it_is_written(page: Page, site: str):
     page.set_viewport_size(PHONE)
     page.goto(f"{site}/chapters/05_split_and_merge.html")
@@ -383,6 +389,7 @@ def test_code_is_read_downwards_on_a_phone_and_copied_as_it_is_written(page: Pag
     assert max(page.evaluate(LINES)) > 1
     page.set_viewport_size(WIDE)
     assert set(page.evaluate(LINES)) == {1}
+    assert page.evaluate(COLLAPSED) == []
 
 
 PLANTED = """

@@ -25,7 +25,7 @@ NARROWER = 12  # by which code is narrower there in a fold, and behind what hang
 BREAK = re.compile(r"""(?<=[(\[{])(?![)\]}])|(?<=,)""")
 DOT = re.compile(r"""(?<=[\w)\]"'])(?=\.[A-Za-z_])""")
 # A string, as written and as coloured; a remark's sign with its first word; a line's beginning.
-WRITTEN = re.compile(r"""(?<!\w)[bfr]?(["'])((?:(?!\1).)+)\1""")
+WRITTEN = re.compile(r"""(?<!\w)[bfr]?(["'])(?:(?!\1).)+\1""")
 STRING = re.compile(
     r"""<span class="s">[bfr]?(&quot;|&\#39;|["'])(?:<[^>]+>|(?!\1)[^<])+\1</span>"""
 )
@@ -90,20 +90,25 @@ def is_fold(node: nodes.Node) -> bool:
     return isinstance(node, nodes.container) and node.get("hide_mode") in ("input", "all")
 
 
-def is_line(node: nodes.Node) -> bool:
-    """Say whether a fold is all that is seen of a cell."""
-    shown = any("cell_output" in part["classes"] for part in node.findall(nodes.container))
-    return is_fold(node) and (node["hide_mode"] == "all" or not shown)
+def is_line(fold: nodes.container) -> bool:
+    """Say whether nothing but the fold is seen of a folded cell."""
+    shown = any("cell_output" in part["classes"] for part in fold.findall(nodes.container))
+    return fold["hide_mode"] == "all" or not shown
 
 
 def name_rows(folds: list[nodes.container]) -> None:
     """Let folds that stand in a row, with nothing between, say what each of them is for."""
+    following = [fold.next_node(descend=False, siblings=True) for fold in folds]
+    pairs = [
+        (fold, after)
+        for fold, after in zip(folds, following, strict=True)
+        if after in folds and is_line(fold)
+    ]
+    for fold, _ in pairs:
+        fold["classes"] += ["folded"]
     for fold in folds:
-        after = fold.next_node(descend=False, siblings=True)
-        if after in folds and is_line(fold):
-            fold["classes"] += ["folded"]
-            for one in (fold, after):
-                one["prompt_show"] = one["prompt_show"].split(":")[0] + defined(code_of(one))
+        if any(fold in pair for pair in pairs):
+            fold["prompt_show"] += defined(code_of(fold))
 
 
 def defined(code: str) -> str:

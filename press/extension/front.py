@@ -13,7 +13,7 @@ from labkit import ledger
 from press import ROOT, contents, minutes
 from press.drawings.thumbnails import THUMBNAILS
 from press.extension.claims import KINDS
-from press.extension.drawings import prefix_ids
+from press.extension.drawings import prefix_ids, raw
 from press.notebooks import outputs, read, title
 
 
@@ -29,7 +29,7 @@ class Tiles(SphinxDirective):
             self.env.note_dependency(str(notebook(name)))
             tile = nodes.container(classes=["front-card"])
             if folder == "chapters":
-                tile += nodes.raw(text=picture(place), format="html")
+                tile += raw(picture(place))
             tile += self.parse_text_to_nodes(f"[{title(notebook(name))}](/{name})")
             told = claims_text(name) if folder == "audits" else duration_text(name)
             tile += nodes.paragraph("", told, classes=["front-minutes"])

@@ -16,7 +16,7 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
 from press import BUILD, ROOT, wheel
-from press.extension.drawings import prefix_ids
+from press.extension.drawings import prefix_ids, raw
 from press.labs import TOPICS, cards
 from press.notebooks import LABS, read, tagged, title
 from press.project import PROJECT, Address, read_address, wheel_name
@@ -47,7 +47,7 @@ class Labs(SphinxDirective):
             heading["heading-level"] = 2
             words += [heading, *rest]
             # The style sheet sets the picture first.
-            picture = nodes.raw(text=f'<span class="drawing">{svg}</span>', format="html")
+            picture = raw(f'<span class="drawing">{svg}</span>')
             listed += [opened("front-card lab-card", "listitem"), words, picture, closed()]
         return [*listed, closed()]
 
@@ -71,12 +71,11 @@ class Classes(SphinxDirective):
 
 
 def opened(classes: str, role: str) -> nodes.raw:
-    start = f'<div class="{classes} docutils container" role="{role}">'
-    return nodes.raw(text=start, format="html")
+    return raw(f'<div class="{classes} docutils container" role="{role}">')
 
 
 def closed() -> nodes.raw:
-    return nodes.raw(text="</div>", format="html")
+    return raw("</div>")
 
 
 def named(lines: Iterable[str]) -> dict[str, str]:

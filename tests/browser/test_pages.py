@@ -3,8 +3,8 @@
 A page is opened once, on a phone and then wide; one page of each kind once more as a file. Every
 time that is done with the few that together have every kind of element, which are also judged on
 whether they are for everyone. The other chapters are weighed, on a phone. All pages are opened and
-judged with `make pages ALL=1`. All that a visit finds wrong is told at once,
-by the demand that it breaks.
+judged with `make pages ALL=1`. All that a visit finds wrong is told at once, by the demand that it
+breaks.
 """
 
 from __future__ import annotations

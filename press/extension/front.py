@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,18 @@ from press import ROOT, contents, minutes
 from press.drawings.thumbnails import THUMBNAILS
 from press.extension.claims import KINDS
 from press.extension.drawings import prefix_ids, raw
+from press.extension.lab_list import drawing_of
+from press.labs import TOPICS
 from press.notebooks import outputs, read, title
 
 
+WORDS = re.compile(r'<text.*?</text>\n?| role="img" aria-label="[^"]*"', re.DOTALL)
+# The last line of a lab's picture says what is shown.
+ABOVE_FOOT = ('viewBox="0 0 300 140"', 'viewBox="0 0 300 120"')
+
+
 class Tiles(SphinxDirective):
-    """Lead to each page of a folder, with its picture, its minutes or its claims."""
+    """Lead to each page of a folder, with its picture and minutes, or its claims."""
 
     required_arguments = 1
 
@@ -28,8 +36,8 @@ class Tiles(SphinxDirective):
         for place, name in enumerate(contents.notebooks(folder)):
             self.env.note_dependency(str(notebook(name)))
             tile = nodes.container(classes=["front-card"])
-            if folder == "chapters":
-                tile += raw(picture(place))
+            if folder != "audits":
+                tile += raw(picture(folder, place))
             tile += self.parse_text_to_nodes(f"[{title(notebook(name))}](/{name})")
             told = claims_text(name) if folder == "audits" else duration_text(name)
             tile += nodes.paragraph("", told, classes=["front-minutes"])
@@ -97,9 +105,14 @@ def full_duration_text(name: str) -> str:
     return f"{duration_text(name)}, {reading} without the exercises"
 
 
-def picture(place: int) -> str:
-    """Draw a chapter's thumbnail."""
-    svg = prefix_ids(THUMBNAILS[place]().svg(), f"card-{place}")
+def picture(folder: str, place: int) -> str:
+    """Draw a chapter's thumbnail, or the picture of a lab's card without its words."""
+    if folder == "chapters":
+        drawing = THUMBNAILS[place]().svg()
+    else:
+        drawing = drawing_of(list(TOPICS)[place]).read_text(encoding="utf-8")
+        drawing = WORDS.sub("", drawing).replace(*ABOVE_FOOT)
+    svg = prefix_ids(drawing, f"card-{folder}-{place}")
     return f'<span class="drawing front-picture" aria-hidden="true">{svg}</span>'
 
 

@@ -19,10 +19,11 @@ from press.extension.lab_list import drawing_of
 from press.labs import TOPICS
 from press.notebooks import outputs, read, title
 
-
 WORDS = re.compile(r'<text.*?</text>\n?| role="img" aria-label="[^"]*"', re.DOTALL)
-# The last line of a lab's picture says what is shown.
-ABOVE_FOOT = ('viewBox="0 0 300 140"', 'viewBox="0 0 300 120"')
+FOOT = 20  # of a lab's picture: a line that says what is shown
+SIZE = re.compile(r'viewBox="0 0 (\d+) (\d+)"')
+BOX = re.compile(r'<rect x="([\d.]+)" y="[\d.]+" width="([\d.]+)"')
+LINE = re.compile(r'<path d="(M[^z"]+)"')
 
 
 class Tiles(SphinxDirective):
@@ -111,9 +112,24 @@ def picture(folder: str, place: int) -> str:
         drawing = THUMBNAILS[place]().svg()
     else:
         drawing = drawing_of(list(TOPICS)[place]).read_text(encoding="utf-8")
-        drawing = WORDS.sub("", drawing).replace(*ABOVE_FOOT)
+        drawing = without_words(drawing)
     svg = prefix_ids(drawing, f"card-{folder}-{place}")
     return f'<span class="drawing front-picture" aria-hidden="true">{svg}</span>'
+
+
+def without_words(svg: str) -> str:
+    """Leave out a picture's words, and put in the middle what remains."""
+    svg = WORDS.sub("", svg)
+    boxes = [(float(left), float(wide)) for left, wide in BOX.findall(svg)]
+    ends = [x for left, wide in boxes for x in (left, left + wide)]
+    ends += [float(x) for line in LINE.findall(svg) for x in re.findall(r"[ML](\S+) ", line)]
+
+    def frame(found: re.Match[str]) -> str:
+        width, height = map(int, found.groups())
+        left = (min(ends) + max(ends) - width) / 2
+        return f'viewBox="{left:g} 0 {width} {height - FOOT}"'
+
+    return SIZE.sub(frame, svg, count=1)
 
 
 def add_minutes(app: Sphinx, doctree: nodes.document) -> None:

@@ -54,8 +54,10 @@ class PlotlyRenderer:
         height = f"{layout['height'] - TITLE - (KEY if names else 0)}px"
         if "grid" in layout:  # squares side by side, which a narrow window makes lower
             height = f"min({height}, 115vw)"
+        classes = f"{MARK} {MARK}-curves" if are_curves(data.content) else MARK
+        title = caption(layout["title"]["text"])
         page = (
-            f'<figure class="{MARK}"><p class="{MARK}-title">{caption(layout["title"]["text"])}</p>'
+            f'<figure class="{classes}"><p class="{MARK}-title">{title}</p>'
             f'{names}<div class="{MARK}-drawing" style="min-height:{height}"></div>'
             f"{player(data.content.get('frames'))}"
             f'<script type="application/json">{figure}</script>'
@@ -100,6 +102,15 @@ def key(figure: dict[str, Any]) -> str:
         f"<li>{sample(trace, colour)}{caption(trace['name'])}</li>" for trace, colour in named
     )
     return f'<ul class="{MARK}-key">{items}</ul>'
+
+
+def are_curves(figure: dict[str, Any]) -> bool:
+    """Say whether a figure has named curves alone, which can have their names at their ends."""
+    traces = figure["data"]
+    return len(traces) > 1 and all(
+        trace["type"] == "scatter" and trace["mode"] == "lines" and trace.get("name")
+        for trace in traces
+    )
 
 
 def sample(trace: dict[str, Any], colour: str) -> str:

@@ -69,7 +69,7 @@ function nameEnds(drawing, data, colours) {
     lowest = one.at - LINE;
   }
   const annotations = names.map(({ name, at, colour }) => ({
-    text: `<span style="color:${colour}">—</span> ${name}`, showarrow: false, align: "left",
+    text: `<span style="color:${colour}"><b>—</b></span> ${name}`, showarrow: false, align: "left",
     xref: "paper", x: 1, xanchor: "left", yref: "paper", y: 1 - at / height, yanchor: "middle",
   }));
   return Plotly.relayout(drawing, { annotations });

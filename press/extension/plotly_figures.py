@@ -19,6 +19,7 @@ MARK = "plotly-figure"
 PARTS = ("data", "layout", "frames")
 # What the page writes above the drawing, and plotly leaves out: pixels of height.
 TITLE, KEY = 44, 40
+LINE = 16  # pixels from name to name at the ends of curves
 DASHES = {"dash": "6 4", "dot": "1.5 3", "dashdot": "6 3 1.5 3", "longdash": "10 4"}
 SHAPES = {
     "diamond": "M10 1l5 5-5 5-5-5Z",
@@ -105,12 +106,19 @@ def key(figure: dict[str, Any]) -> str:
 
 
 def are_curves(figure: dict[str, Any]) -> bool:
-    """Say whether a figure has named curves alone, which can have their names at their ends."""
-    traces = figure["data"]
-    return len(traces) > 1 and all(
+    """Say whether a figure has named curves alone, whose ends are apart enough for their names."""
+    traces, layout = figure["data"], figure["layout"]
+    if len(traces) < 2 or not all(
         trace["type"] == "scatter" and trace["mode"] == "lines" and trace.get("name")
         for trace in traces
-    )
+    ):
+        return False
+    heights = [y for trace in traces for y in trace["y"]]
+    low, high = layout["yaxis"].get("range", (min(heights), max(heights)))
+    pixels = (layout["height"] - TITLE - KEY) / (high - low)
+    ends = sorted(trace["y"][-1] * pixels for trace in traces)
+    # Two may share a place: their names stand one above the other.
+    return all(third - first >= LINE for first, third in zip(ends, ends[2:], strict=False))
 
 
 def sample(trace: dict[str, Any], colour: str) -> str:

@@ -61,9 +61,9 @@ def draw(d_k: int, keys: int, scale: str, seed: int) -> Any:
         f"weight is {peaks[0]:.2f}, and the Jacobian's norm is {norms[0]:.3f}. Of {DRAWS:,} draws, "
         f"{below:.0%} have a largest weight under {BOUND:.2f}; the median norm is "
         f"{norms.median():.3f}.",
-        xaxis={"title": "key", "domain": [0, 0.44]},
+        xaxis={"title": "key", "domain": [0, 0.39]},
         yaxis={"title": "weight, first draw", "range": [0, 1.05]},
-        xaxis2={"title": "largest weight", "domain": [0.58, 1], "range": [0, 1]},
+        xaxis2={"title": "largest weight", "domain": [0.61, 1], "range": [0, 1]},
         yaxis2={"title": "share of draws", "anchor": "x2", "rangemode": "tozero"},
         shapes=[{**bound, "x0": BOUND, "x1": BOUND, "line": line}],
         annotations=[{**at, "text": f"bound {BOUND:.2f}", "xanchor": "left", "showarrow": False}],

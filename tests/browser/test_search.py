@@ -250,6 +250,8 @@ def test_the_dialog_is_led_by_keys(page: Page, site: str):
     page.keyboard.press("Escape")
     expect(place).to_be_hidden()
 
+    ask(page, "masking")
+    place.get_by_role("button", name="Close").click()
     page.keyboard.press("Control+k")
     page.keyboard.type("slabs")
     expect(place.get_by_role("searchbox")).to_have_value("slabs")

@@ -12,6 +12,7 @@ declare class Stemmer {
 
 declare const Plotly: {
   react(drawing: Element, figure: object): Promise<void>;
+  relayout(drawing: Element, layout: object): Promise<void>;
   animate(drawing: Element, frames: string[], options: object): Promise<void>;
 };
 

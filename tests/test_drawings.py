@@ -62,4 +62,4 @@ def test_in_the_page_it_is_an_image_with_arrow_heads_of_its_own():
     ],
 )
 def test_variables_are_slanted_and_words_are_not(words: str, slanted: str):
-    assert "".join(re.findall(r'font-weight="400">(.)<', scripts(words, 14))) == slanted
+    assert "".join(re.findall(r'italic" font-weight="400">(.)<', scripts(words, 14))) == slanted

@@ -50,6 +50,31 @@ function small(trace, layout) {
   layout.xaxis = { ...layout.xaxis, tickangle: 0, tickfont: { size: 11 } };
 }
 
+// Where there is room, curves have their names at their ends, and the style sheet hides the key.
+const ROOMY = matchMedia("(min-width: 992px)");
+const LETTER = 7; // pixels of width, at most, on average
+const LINE = 16; // pixels from name to name
+const hasNamesAtEnds = (figure) => figure.classList.contains("plotly-figure-curves") && ROOMY.matches;
+
+function nameEnds(drawing, data, colours) {
+  const { yaxis } = drawing._fullLayout;
+  const height = yaxis._length;
+  const names = data.map(({ name, y, line }, i) => (
+    { name, at: yaxis.d2p(y.at(-1)), colour: line?.color ?? colours[i % colours.length] }
+  )).sort((a, b) => a.at - b.at);
+  names.forEach((one, i) => { if (i) one.at = Math.max(one.at, names[i - 1].at + LINE); });
+  let lowest = height;
+  for (const one of names.toReversed()) {
+    one.at = Math.min(one.at, lowest);
+    lowest = one.at - LINE;
+  }
+  const annotations = names.map(({ name, at, colour }) => ({
+    text: `<span style="color:${colour}"><b>—</b></span> ${name}`, showarrow: false, align: "left",
+    xref: "paper", x: 1, xanchor: "left", yref: "paper", y: 1 - at / height, yanchor: "middle",
+  }));
+  return Plotly.relayout(drawing, { annotations });
+}
+
 const NARROW = 480;
 const FRAME_MILLISECONDS = 600;
 const PAPER_WIDTH = 700; // of a figure that is printed out of a fold
@@ -109,9 +134,12 @@ async function draw(figure) {
   const height = parseFloat(getComputedStyle(drawing).minHeight);
   const fitting = { ...themed(layout, style), width, height };
   if (width < NARROW) data.filter((trace) => trace.texttemplate).forEach((trace) => small(trace, fitting));
+  const isNamed = hasNamesAtEnds(figure);
+  if (isNamed) fitting.margin.r = LETTER * (3 + Math.max(...data.map(({ name }) => name.length)));
   // To plotly a tap is two clicks, which would show another range.
   const config = { displayModeBar: false, doubleClick: false };
   await Plotly.react(drawing, { data, layout: fitting, config, frames });
+  if (isNamed) await nameEnds(drawing, data, layout.colorway);
   figure.dataset.drawn = "true";
   drawing.setAttribute("aria-hidden", "true"); // its caption tells it
   resized.observe(drawing);

@@ -9,8 +9,10 @@ const SHARE = 0.5;
 const WORTH = 0.05;
 // How much more a text is worth that has the typed words in a row, for each after the first.
 const IN_A_ROW = 2;
+const ALIKE = 0.55; // of the best chapter's worth
 const FIRST = 3; // results that stand before the others, of whatever kind
 const MOST_OF = 0.75; // of a title's words
+const CLAIMED = 0.5; // of what the typed words tell, which a claim must have: there are hundreds
 export const GLOSSARY = "book/glossary.html";
 const REFERENCE = "book/reference.html";
 // Chapters are what the book is for; audits repeat their words, and lists have many.
@@ -84,8 +86,8 @@ export async function open({ pages, sections, claims, stopwords }) {
     pages: pages.map(([name, kind, title, lead, text, also], id) => (
       { id, kind, title, lead, text, also, address: `${name}.html`, number: number(name, kind) }
     )),
-    sections: sections.map(([page, anchor, heading, text, code], id) => (
-      { id, page, anchor, heading, text, code }
+    sections: sections.map(([page, anchor, heading, text, code, introduced], id) => (
+      { id, page, anchor, heading, text, code, introduced }
     )),
     claims: claims.map(([name, says, verdict, page, isErratum], id) => (
       { id, kind: "claim", name, says, verdict, page, isErratum }
@@ -168,9 +170,8 @@ export function search(question) {
   const inSections = score(book.index.sections, words);
   const telling = rarities(inSections, words);
   // What has all words stands before what has some, and what has them in a row before both.
-  const weighed = ({ worth, has }) => (
-    worth * (sum([...has].map((i) => telling[i])) / sum(telling)) ** 2
-  );
+  const share = ({ has }) => sum([...has].map((i) => telling[i])) / sum(telling);
+  const weighed = (hit) => hit.worth * share(hit) ** 2;
   const phrase = joined(typed);
   const isPhrase = wordsOf(typed).length > 1;
   const worthInARow = IN_A_ROW ** (wordsOf(typed).length - 1);
@@ -197,22 +198,31 @@ export function search(question) {
     const match = own?.match ?? new Set();
     pages.push({ ...page, match, sections, worth: counts * weighed({ worth, has }) });
   }
-  const claims = best([...score(book.index.claims, words)].map(([id, hit]) => (
-    { ...book.claims[id], ...hit, worth: weighed(hit) }
-  )));
-  return arranged(question.trim().toLowerCase(), stems(typed), worthy(best(pages)), worthy(claims));
+  const claims = best([...score(book.index.claims, words)]
+    .filter(([, hit]) => share(hit) >= CLAIMED)
+    .map(([id, hit]) => ({ ...book.claims[id], ...hit, worth: weighed(hit) })));
+  const found = inOrder(worthy(best(pages)));
+  return arranged(question.trim().toLowerCase(), stems(typed), found, worthy(claims));
+}
+
+// Chapters that are worth about as much stand in the book's order: a reader needs the earlier first.
+function inOrder(pages) {
+  const most = pages.find(({ kind }) => kind === "chapter")?.worth;
+  const isAlike = ({ kind, worth }) => kind === "chapter" && worth >= ALIKE * most;
+  const alike = pages.filter(isAlike).sort((a, b) => a.id - b.id);
+  return pages.map((page) => (isAlike(page) ? alike.shift() : page));
 }
 
 // First what bears this name, then the chapter, or else the page, with these words in its title, then
-// what the glossary or the reference says of them (before it, where a definition is asked for), then
-// what is worth most.
+// what the glossary or the reference says of them (before it, where a definition is asked for), with
+// the chapter that introduces the term, then what is worth most.
 function arranged(typed, asked, pages, claims) {
   const named = [
     ...claims.filter((claim) => typed.includes("/") && `/${claim.name}`.endsWith(`/${typed}`)),
     ...pages.filter((page) => isNamed(page, typed, asked)),
   ];
   const byTitle = pages.filter(({ title, also }) => hasAll(stems(`${title} ${also}`), asked));
-  const titled = byTitle.find(({ kind }) => kind === "chapter") ?? byTitle[0];
+  const bearing = byTitle.find(({ kind }) => kind === "chapter") ?? byTitle[0];
   const isMeant = {
     [GLOSSARY]: ({ heading }) => stems(heading).join() === asked.join(),
     [REFERENCE]: ({ heading }) => heading.toLowerCase() === typed,
@@ -221,8 +231,10 @@ function arranged(typed, asked, pages, claims) {
     sections.filter((section) => section.text && isMeant[address](section))
       .map((section) => ({ ...section, kind: "entry", address }))
   ));
-  const told = [...(titled ? [titled] : []), ...said.slice(0, 1)];
-  const own = [...named, ...(DEFINING.test(typed) ? told.toReversed() : told)];
+  const introducing = pages.filter(({ id }) => id === said[0]?.introduced);
+  const titled = introducing.some((page) => page !== bearing) ? [] : [bearing].filter(Boolean);
+  const told = DEFINING.test(typed) ? [...said.slice(0, 1), ...titled] : [...titled, ...said.slice(0, 1)];
+  const own = titled.length ? [...named, ...told] : [...told, ...introducing, ...named];
   // Of the audits, which repeat each other, one.
   const audit = own.concat(pages).find(({ kind }) => kind === "audit");
   const rest = pages.filter((page) => (

@@ -103,7 +103,7 @@ const LOOKS = { claim: shownClaim, entry: shownEntry };
 
 export const plural = (count, one) => `${count} ${count === 1 ? one : `${one}s`}`;
 
-export function shownGroup(name, entries, shown) {
+export function shownGroup(name, entries, shown = entries.length, kind = "") {
   const list = make("ul");
   const show = (some) => list.append(
     ...some.map((entry) => (LOOKS[entry.kind] ?? shownPage)(entry)),
@@ -112,8 +112,8 @@ export function shownGroup(name, entries, shown) {
   const group = make("section", {}, make("h2", {}, name), list);
   const rest = entries.slice(shown);
   if (rest.length) {
-    const more = make("button", { type: "button", class: "search-more" }, `${rest.length} more`);
-    more.setAttribute("aria-label", `${rest.length} more of: ${name}`);
+    const more = make("button", { type: "button", class: "search-more" },
+      `and ${plural(rest.length, `more ${kind}`)}`);
     more.addEventListener("click", () => {
       show(rest);
       more.remove();

@@ -9,7 +9,7 @@ const GROUPS = [
   { kind: "lab", name: "Labs", shown: 3 },
   { kind: "page", name: "Other pages", shown: 3 },
   { kind: "audit", name: "Audits", shown: 3 },
-  { kind: "claim", name: "Claims", shown: 4 },
+  { kind: "claim", name: "Claims", shown: 5 },
 ];
 
 const RESTED = 1000; // milliseconds
@@ -35,13 +35,13 @@ function attach(form) {
       return;
     }
     const { first, entries } = search(typed);
-    if (first.length) results.append(shownGroup("Best results", first, first.length));
+    if (first.length) results.append(shownGroup("Best results", first));
     const counts = [];
     for (const { kind, name, shown } of GROUPS) {
       const some = entries.filter((entry) => entry.kind === kind);
       if (!some.length) continue;
       counts.push(plural(some.length, kind));
-      results.append(shownGroup(name, some, shown));
+      results.append(shownGroup(name, some, shown, kind));
     }
     const all = first.length + entries.length;
     if (all) {
@@ -77,7 +77,10 @@ function attach(form) {
     waiting = requestAnimationFrame(show);
     tell();
   });
-  input.addEventListener("focus", load);
+  input.addEventListener("focus", () => {
+    load();
+    input.select(); // what is typed next takes the place of the old words
+  });
   form.parentElement.addEventListener("keydown", (event) => walk(event, input, place));
   fields.push({ show, fail });
   show();

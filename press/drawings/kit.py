@@ -22,11 +22,12 @@ HEADS = tuple(palette.HEADS)
 
 # Letters that stand for a number or a matrix wherever they stand alone, and a list of letters.
 VARIABLE = re.compile(
-    r"(?<![A-Za-z])(?:[BCKOQRUVWXdhikmnqx]|(?<=m, )l|(?<=l, )a|(?<=· )c)(?![A-Za-z])"
+    r"(?<![A-Za-z])(?:[BCKOQRUVWXdhikmnqx]|(?<=m, )l|(?<=l, )a|(?<=[·:] )c)(?![A-Za-z])"
 )
 SINGLE = re.compile(r"(?<![A-Za-z])[A-Za-z](?![A-Za-z])")
-LETTERS = re.compile("A|[A-Zkmlv](, [A-Za-z])+")
+LETTERS = re.compile("A|c|[A-Zkmlv](, [A-Za-z])+")
 FORMULA = 'font-family="KaTeX_Math, serif" font-style="italic" font-weight="400"'
+UPRIGHT = ' font-family="KaTeX_Main, serif" font-weight="400"'  # numbers and words beside a letter
 
 
 class Drawing:
@@ -212,7 +213,9 @@ def scripts(words: str, size: float) -> str:
         small = max(size * 0.75, 10.8)
         script = braced or single
         script = slanted(script, SINGLE) if sign == "_" else escape(script)
-        told += f'<tspan dy="{n(by)}" font-size="{n(small)}">{script}</tspan>'
+        is_of_letter = not parts[i - 1] or SINGLE.search(parts[i - 1][-2:])
+        face = UPRIGHT if is_of_letter and not script.endswith("</tspan>") else ""
+        told += f'<tspan dy="{n(by)}" font-size="{n(small)}"{face}>{script}</tspan>'
         rest = slanted(after, alone, i + 4 < len(parts)) or chr(0x200B)
         told += f'<tspan dy="{n(-by)}">{rest}</tspan>'
     return told

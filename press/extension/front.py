@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,19 @@ from press import ROOT, contents, minutes
 from press.drawings.thumbnails import THUMBNAILS
 from press.extension.claims import KINDS
 from press.extension.drawings import prefix_ids, raw
+from press.extension.lab_list import drawing_of
+from press.labs import TOPICS
 from press.notebooks import outputs, read, title
+
+WORDS = re.compile(r'<text.*?</text>\n?| role="img" aria-label="[^"]*"', re.DOTALL)
+FOOT = 20  # of a lab's picture: a line that says what is shown
+SIZE = re.compile(r'viewBox="0 0 (\d+) (\d+)"')
+BOX = re.compile(r'<rect x="([\d.]+)" y="[\d.]+" width="([\d.]+)"')
+LINE = re.compile(r'<path d="(M[^z"]+)"')
 
 
 class Tiles(SphinxDirective):
-    """Lead to each page of a folder, with its picture, its minutes or its claims."""
+    """Lead to each page of a folder, with its picture and minutes, or its claims."""
 
     required_arguments = 1
 
@@ -28,8 +37,8 @@ class Tiles(SphinxDirective):
         for place, name in enumerate(contents.notebooks(folder)):
             self.env.note_dependency(str(notebook(name)))
             tile = nodes.container(classes=["front-card"])
-            if folder == "chapters":
-                tile += raw(picture(place))
+            if folder != "audits":
+                tile += raw(picture(folder, place))
             tile += self.parse_text_to_nodes(f"[{title(notebook(name))}](/{name})")
             told = claims_text(name) if folder == "audits" else duration_text(name)
             tile += nodes.paragraph("", told, classes=["front-minutes"])
@@ -97,10 +106,30 @@ def full_duration_text(name: str) -> str:
     return f"{duration_text(name)}, {reading} without the exercises"
 
 
-def picture(place: int) -> str:
-    """Draw a chapter's thumbnail."""
-    svg = prefix_ids(THUMBNAILS[place]().svg(), f"card-{place}")
+def picture(folder: str, place: int) -> str:
+    """Draw a chapter's thumbnail, or the picture of a lab's card without its words."""
+    if folder == "chapters":
+        drawing = THUMBNAILS[place]().svg()
+    else:
+        drawing = drawing_of(list(TOPICS)[place]).read_text(encoding="utf-8")
+        drawing = without_words(drawing)
+    svg = prefix_ids(drawing, f"card-{folder}-{place}")
     return f'<span class="drawing front-picture" aria-hidden="true">{svg}</span>'
+
+
+def without_words(svg: str) -> str:
+    """Leave out a picture's words, and put in the middle what remains."""
+    svg = WORDS.sub("", svg)
+    boxes = [(float(left), float(wide)) for left, wide in BOX.findall(svg)]
+    ends = [x for left, wide in boxes for x in (left, left + wide)]
+    ends += [float(x) for line in LINE.findall(svg) for x in re.findall(r"[ML](\S+) ", line)]
+
+    def frame(found: re.Match[str]) -> str:
+        width, height = map(int, found.groups())
+        left = (min(ends) + max(ends) - width) / 2
+        return f'viewBox="{left:g} 0 {width} {height - FOOT}"'
+
+    return SIZE.sub(frame, svg, count=1)
 
 
 def add_minutes(app: Sphinx, doctree: nodes.document) -> None:

@@ -19,6 +19,7 @@ MARK = "plotly-figure"
 PARTS = ("data", "layout", "frames")
 # What the page writes above the drawing, and plotly leaves out: pixels of height.
 TITLE, KEY = 44, 40
+LINE = 16  # pixels from name to name at the ends of curves
 DASHES = {"dash": "6 4", "dot": "1.5 3", "dashdot": "6 3 1.5 3", "longdash": "10 4"}
 SHAPES = {
     "diamond": "M10 1l5 5-5 5-5-5Z",
@@ -54,8 +55,10 @@ class PlotlyRenderer:
         height = f"{layout['height'] - TITLE - (KEY if names else 0)}px"
         if "grid" in layout:  # squares side by side, which a narrow window makes lower
             height = f"min({height}, 115vw)"
+        classes = f"{MARK} {MARK}-curves" if are_curves(data.content) else MARK
+        title = caption(layout["title"]["text"])
         page = (
-            f'<figure class="{MARK}"><p class="{MARK}-title">{caption(layout["title"]["text"])}</p>'
+            f'<figure class="{classes}"><p class="{MARK}-title">{title}</p>'
             f'{names}<div class="{MARK}-drawing" style="min-height:{height}"></div>'
             f"{player(data.content.get('frames'))}"
             f'<script type="application/json">{figure}</script>'
@@ -100,6 +103,22 @@ def key(figure: dict[str, Any]) -> str:
         f"<li>{sample(trace, colour)}{caption(trace['name'])}</li>" for trace, colour in named
     )
     return f'<ul class="{MARK}-key">{items}</ul>'
+
+
+def are_curves(figure: dict[str, Any]) -> bool:
+    """Say whether a figure has named curves alone, whose ends are apart enough for their names."""
+    traces, layout = figure["data"], figure["layout"]
+    if len(traces) < 2 or not all(
+        trace["type"] == "scatter" and trace["mode"] == "lines" and trace.get("name")
+        for trace in traces
+    ):
+        return False
+    heights = [y for trace in traces for y in trace["y"]]
+    low, high = layout["yaxis"].get("range", (min(heights), max(heights)))
+    pixels = (layout["height"] - TITLE - KEY) / (high - low)
+    ends = sorted(trace["y"][-1] * pixels for trace in traces)
+    # Two may share a place: their names stand one above the other.
+    return all(third - first >= LINE for first, third in zip(ends, ends[2:], strict=False))
 
 
 def sample(trace: dict[str, Any], colour: str) -> str:

@@ -28,6 +28,7 @@ from press import BOOK, contents
 from press.extension.assets import VENDORED
 from press.extension.claims import ERRATA
 from press.extension.errata import LISTED
+from press.extension.popovers import GLOSSARY
 from press.node import PACKAGES, esbuild
 
 # Pages whose sections are not listed: the claims are, and of old versions nobody asks.
@@ -42,6 +43,8 @@ ALSO = {
     "book/machines": "results differ reproducible",
     "book/cite": "citation bibtex",
     "book/changelog": "news updates versions",
+    "chapters/07_counting": "quadratic cost complexity",
+    "chapters/09_heads_in_a_pretrained_model": "bert",
     "labs/index": "exercises colab download",
 }
 ALSO_OF_KIND = {"audit": "errors mistakes document"}
@@ -171,6 +174,13 @@ def whole(part: str) -> str:
     return f"({part})" if re.search(r"\S\s", re.sub(r"\([^()]*\)", "", part)) else part
 
 
+def terms(doctree: nodes.document) -> set[str]:
+    """Find the terms that a page introduces: in bold, as links to the glossary."""
+    bold = doctree.findall(nodes.strong)
+    links = (link for text in bold for link in text.findall(addnodes.pending_xref))
+    return {link["reftargetid"] for link in links if link["reftarget"] == GLOSSARY}
+
+
 def numberless(title: str) -> str:
     """Leave out a number that stands before a title: a result shows it beside."""
     return re.sub(r"^\d+\.\s+", "", title)
@@ -180,9 +190,13 @@ def entries(app: Sphinx) -> dict[str, list[list[Any]]]:
     """List what can be found: pages, their sections, and the claims, in the book's order."""
     pages: list[list[Any]] = []
     sections: list[list[Any]] = []
-    places: dict[str, int] = {}
-    for _, name in contents.order():
-        places[name] = len(pages)
+    places = {name: place for place, (_, name) in enumerate(contents.order())}
+    introduced = {
+        term: places[name]
+        for name in reversed(contents.notebooks("chapters"))
+        for term in terms(app.env.get_doctree(name))
+    }
+    for name in places:
         page, *rest = parts(app.env.get_doctree(name))
         kind = KINDS.get(name.partition("/")[0], "page")
         lead, text = page.paragraphs[:1], page.paragraphs[1:]
@@ -197,6 +211,8 @@ def entries(app: Sphinx) -> dict[str, list[list[Any]]]:
             known.update(names)
             if part.anchor:
                 row = [places[name], part.anchor, part.heading, part.text, " ".join(names)]
+                if name == GLOSSARY and part.anchor in introduced:
+                    row.append(introduced[part.anchor])
                 sections.append(row)
     claims = [
         [

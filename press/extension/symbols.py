@@ -13,12 +13,17 @@ SYMBOL = re.compile(
     rf"(?<![\w./`^])([A-Za-z]|QK|head|seq|\d+)((?:_{MARK})*)((?:\^[A-Za-z0-9])?)(?![\w(^]|\.\w)"
 )
 
+# A letter that stands alone is a variable, unless it is a word, a sign, or the end of one.
+WORD = re.compile(r"a|I|A(?= [a-z])|x(?= (?:n\b|\d))|(?<=[-;’'])\w")
+
 
 def typeset(html: str) -> str:
     """Set the symbols, the code and the emphasis of a text that is HTML already.
 
     >>> typeset("d_model^2 of W^O, *some* of `x`")
     '<i>d</i><sub>model</sub><sup>2</sup> of <i>W<sup>O</sup></i>, <em>some</em> of <code>x</code>'
+    >>> typeset("a head of n tokens")
+    'a head of <i>n</i> tokens'
     """
     pieces = TAG.split(html)
     pieces[::2] = map(set_text, pieces[::2])
@@ -35,7 +40,9 @@ def set_text(text: str) -> str:
 def symbol(match: re.Match[str]) -> str:
     base, below, above = match.groups()
     if not below and not above:
-        return match[0]
+        is_variable = base.isalpha() and len(base) == 1
+        is_variable = is_variable and not WORD.match(match.string, match.start())
+        return f"<i>{base}</i>" if is_variable else base
     marks = [f"<sub>{mark}</sub>" for mark in below.split("_")[1:]]
     marks += [f"<sup>{above[1:]}</sup>"] if above else []
     if len(base) > 1 or base.isdigit():

@@ -52,6 +52,8 @@ def draw(d_k: int, keys: int, scale: str, seed: int) -> Any:
     first = {"type": "bar", "x": list(range(1, keys + 1)), "y": weights[0], "name": "draw 1"}
     shares = {"type": "bar", "x": middles, "y": counts, "name": f"{DRAWS:,} draws"}
     bound = {"type": "line", "xref": "x2", "yref": "paper", "y0": 0, "y1": 1}
+    line = {"dash": "dash", "width": 3, "color": figures.ORANGE}
+    at = {"xref": "x2", "yref": "paper", "x": BOUND, "y": 1, "xshift": 4}
     return figures.figure(
         [first, {**shares, "xaxis": "x2", "yaxis": "y2"}],
         title=f"d_k = {d_k}, {keys} keys, scale {scale}",
@@ -59,13 +61,12 @@ def draw(d_k: int, keys: int, scale: str, seed: int) -> Any:
         f"weight is {peaks[0]:.2f}, and the Jacobian's norm is {norms[0]:.3f}. Of {DRAWS:,} draws, "
         f"{below:.0%} have a largest weight under {BOUND:.2f}; the median norm is "
         f"{norms.median():.3f}.",
-        xaxis={"title": "key", "domain": [0, 0.44]},
+        xaxis={"title": "key", "domain": [0, 0.39]},
         yaxis={"title": "weight, first draw", "range": [0, 1.05]},
-        xaxis2={"title": "largest weight", "domain": [0.58, 1], "range": [0, 1]},
+        xaxis2={"title": "largest weight", "domain": [0.61, 1], "range": [0, 1]},
         yaxis2={"title": "share of draws", "anchor": "x2", "rangemode": "tozero"},
-        shapes=[
-            {**bound, "x0": BOUND, "x1": BOUND, "line": {"dash": "dash", "color": figures.GREY}}
-        ],
+        shapes=[{**bound, "x0": BOUND, "x1": BOUND, "line": line}],
+        annotations=[{**at, "text": f"bound {BOUND:.2f}", "xanchor": "left", "showarrow": False}],
         bargap=0.05,
         showlegend=False,
     )

@@ -161,7 +161,8 @@ def linked(verdict: Verdict, address: Callable[[str], str]) -> Iterator[tuple[st
                 told = f'<a href="{address(text)}#{claim.anchor}">{told}</a>'
         yield label, told
     if claim.verdict in LISTED:
-        yield "at length", f'<a href="{address(ERRATA)}#{erratum_anchor(claim)}">erratum</a>'
+        whose = f'erratum<span class="front-told"> of {claim.key}</span>'
+        yield "at length", f'<a href="{address(ERRATA)}#{erratum_anchor(claim)}">{whose}</a>'
 
 
 def differing(text: str, other: str) -> str:

@@ -47,11 +47,20 @@ def raw(html: str) -> nodes.raw:
     return nodes.raw(text=html, format="html")
 
 
+def opened(classes: str, role: str) -> nodes.raw:
+    """Begin a box that has a role, for which docutils has no container."""
+    return raw(f'<div class="{classes} docutils container" role="{role}">')
+
+
+def closed() -> nodes.raw:
+    return raw("</div>")
+
+
 def inline(drawing: str, alt: str, name: str, file: str) -> str:
     """Write a drawing as part of a page, with its text alternative."""
     label = f'role="img" aria-label="{escape(" ".join(alt.split()))}"'
     tag = f'<svg {label} data-file="{escape(file)}" '
-    return prefix_ids(drawing, name).replace("<svg ", tag, 1)
+    return within(drawing, name).replace("<svg ", tag, 1)
 
 
 def formulas_apart(caption: str) -> list[nodes.Node]:
@@ -60,9 +69,15 @@ def formulas_apart(caption: str) -> list[nodes.Node]:
     return [nodes.math(x, x) if i % 2 else nodes.Text(x) for i, x in enumerate(parts) if x]
 
 
-def prefix_ids(svg: str, name: str) -> str:
-    """Name a drawing's arrow heads apart from those of the page's other drawings."""
-    return re.sub(r'(id="|url\(#)head-', rf"\1{name}-", svg)
+def within(svg: str, name: str) -> str:
+    """Write a drawing for a page: its arrow heads are named apart from those of other drawings.
+
+    Its letters are for the eye, and the name of the whole says more: browsers would tell both.
+    """
+    apart = re.sub(r'(id="|url\(#)head-', rf"\1{name}-", svg)
+    start, _, rest = apart.partition(">")
+    inner, _, end = rest.rpartition("</svg>")
+    return f'{start}><g aria-hidden="true">{inner}</g></svg>{end}'
 
 
 def write_style(app: Sphinx, config: Config) -> None:

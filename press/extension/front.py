@@ -14,7 +14,7 @@ from labkit import ledger
 from press import ROOT, contents, minutes
 from press.drawings.thumbnails import THUMBNAILS
 from press.extension.claims import KINDS
-from press.extension.drawings import prefix_ids, raw
+from press.extension.drawings import closed, opened, raw, within
 from press.extension.lab_list import drawing_of
 from press.labs import TOPICS
 from press.notebooks import outputs, read, title
@@ -33,20 +33,19 @@ class Tiles(SphinxDirective):
 
     def run(self) -> list[nodes.Node]:
         folder = self.arguments[0]
-        tiles = nodes.container(classes=["front-cards", f"front-{folder}"])
+        tiles: list[nodes.Node] = [opened(f"front-cards front-{folder}", "list")]
         for place, name in enumerate(contents.notebooks(folder)):
             self.env.note_dependency(str(notebook(name)))
-            tile = nodes.container(classes=["front-card"])
+            tiles.append(opened("front-card", "listitem"))
             if folder != "audits":
-                tile += raw(picture(folder, place))
-            tile += self.parse_text_to_nodes(f"[{title(notebook(name))}](/{name})")
+                tiles.append(raw(picture(folder, place)))
+            tiles += self.parse_text_to_nodes(f"[{title(notebook(name))}](/{name})")
             told = claims_text(name) if folder == "audits" else duration_text(name)
-            tile += nodes.paragraph("", told, classes=["front-minutes"])
-            tiles += tile
+            tiles += [nodes.paragraph("", told, classes=["front-minutes"]), closed()]
         for path in ledger.DOCUMENTS.glob("*.yml"):
             self.env.note_dependency(str(path))
         self.env.note_dependency(str(contents.CONTENTS))
-        return [tiles]
+        return [*tiles, closed()]
 
 
 class Route(SphinxDirective):
@@ -113,7 +112,7 @@ def picture(folder: str, place: int) -> str:
     else:
         drawing = drawing_of(list(TOPICS)[place]).read_text(encoding="utf-8")
         drawing = without_words(drawing)
-    svg = prefix_ids(drawing, f"card-{folder}-{place}")
+    svg = within(drawing, f"card-{folder}-{place}")
     return f'<span class="drawing front-picture" aria-hidden="true">{svg}</span>'
 
 

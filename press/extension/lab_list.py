@@ -16,7 +16,7 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
 from press import BUILD, ROOT, wheel
-from press.extension.drawings import prefix_ids, raw
+from press.extension.drawings import closed, opened, raw, within
 from press.labs import TOPICS, cards
 from press.notebooks import LABS, read, tagged, title
 from press.project import PROJECT, Address, read_address, wheel_name
@@ -40,7 +40,7 @@ class Labs(SphinxDirective):
             drawing = drawing_of(topic)
             for file in (path, drawing, PROJECT):
                 self.env.note_dependency(str(file))
-            svg = prefix_ids(drawing.read_text(encoding="utf-8"), f"lab-{topic}")
+            svg = within(drawing.read_text(encoding="utf-8"), f"lab-{topic}")
             words = nodes.container(classes=["lab-words"])
             name, *rest = self.parse_text_to_nodes(told(path, built[topic], address))
             heading = nodes.rubric("", "", *name.children, classes=["lab-name"])
@@ -68,14 +68,6 @@ class Classes(SphinxDirective):
         for path in (*LABS, PROJECT):
             self.env.note_dependency(str(path))
         return self.parse_text_to_nodes(f"{table(LABS)}\n\n{links(LABS, repository)}")
-
-
-def opened(classes: str, role: str) -> nodes.raw:
-    return raw(f'<div class="{classes} docutils container" role="{role}">')
-
-
-def closed() -> nodes.raw:
-    return raw("</div>")
 
 
 def named(lines: Iterable[str]) -> dict[str, str]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
+from sphinx.application import Sphinx
 from sphinx.errors import ExtensionError
 
 # The theme colours a page anew when its scripts run, if nobody has chosen light or dark: all its
@@ -14,12 +16,13 @@ DECIDED = (
     ' || (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");'
 )
 # What scrolls by itself is given a place in the order of the keyboard. Written at once, each asks
-# for a new layout before the next is measured.
+# for a new layout before the next is measured. A stop says what it is for.
 IN_TURN = "e.tabIndex=e.scrollWidth>e.clientWidth||e.scrollHeight>e.clientHeight?0:-1"
 AT_LAST = (
     "whenLaidOut(e,()=>{"
     "const scrolls=e.scrollWidth>e.clientWidth||e.scrollHeight>e.clientHeight;"
-    "queueMicrotask(()=>{e.tabIndex=scrolls?0:-1})})"
+    "queueMicrotask(()=>{e.tabIndex=scrolls?0:-1;e.role=scrolls?'group':null;"
+    "e.ariaLabel=scrolls?'Scrolls by the arrow keys':null})})"
 )
 # A pressed button gives up the focus, so that its tooltip goes. By keyboard that loses one's place.
 DROPS_FOCUS = "(()=>{t.blur()})"
@@ -40,6 +43,8 @@ COPIED_HERE = (
 )
 NOT_COPIED = "  clipboard.on('error', event => {"
 NOT_COPIED_HERE = f"{NOT_COPIED}\n    announce('It could not be copied.')"
+# Such a button has a name, which its icon is told beside.
+COPY_ICON = ' class="icon icon-tabler'
 # Icons are characters of a font, which have no name.
 ICON = re.compile(r'<(i|span) class="(?=[^"]*\bfa-)')
 # The theme folds a page's contents where a verdict stands in the upper two thirds of the window.
@@ -54,6 +59,22 @@ MARK = '<a class="headerlink" '
 UNTOLD = f'{MARK}tabindex="-1" aria-hidden="true" '
 # Who skips to the text skips the buttons above it, too.
 SKIP, ARTICLE = ' href="#main-content"', '<article class="bd-article"'
+# The page's contents come before its text in the order of the keyboard, too, and a second link
+# leads to them. Where the window has no room beside the text they are behind a button.
+CONTENTS = re.compile(r'<dialog id="pst-secondary.*?(?=</div>\s*<footer class="bd-f)', re.DOTALL)
+BESIDE_TEXT = '<div class="bd-article-container">'
+SKIPS = "Skip to main content</a>"
+SKIPS_TO_CONTENTS = f'{SKIPS} <a href="#pst-page-toc-nav">Skip to the contents of this page</a>'
+# What the theme names twice, by its parts alone, or tells though it is empty.
+NAMES = [
+    (' title="previous page"', ""),
+    (' title="next page"', ""),
+    ('title="Toggle primary sidebar"', 'title="Contents of the book"'),
+    ('title="Toggle secondary sidebar"', 'title="Contents of this page"'),
+    ('<header class="bd-header ', '<header role="presentation" class="bd-header '),
+    ('<footer class="bd-footer"', '<footer role="presentation" class="bd-footer"'),
+]
+KINDS = {".ipynb": "Notebook", ".md": "Text", ".pdf": "Print, or save"}
 # Bootstrap marks in the contents what comes into a strip of the window, contents.js what is read.
 # Style sheets find a page by its name there: asked what it holds, the browser would style all that
 # it holds anew with each element that comes.
@@ -65,6 +86,11 @@ def decided(page: str, name: str) -> str:
     page = put(put(page, UNDECIDED, DECIDED), SPY, f' data-page="{name}"').replace(MARK, UNTOLD)
     if ARTICLE in page:
         page = put(page, SKIP, ' href="#bd-article"').replace(ARTICLE, f'{ARTICLE} id="bd-article"')
+    if contents := CONTENTS.search(page):
+        page = put(page.replace(contents[0], ""), BESIDE_TEXT, contents[0] + BESIDE_TEXT)
+        page = put(page, SKIPS, SKIPS_TO_CONTENTS)
+    for old, new in NAMES:
+        page = page.replace(old, new)
     return ICON.sub(r'<\1 aria-hidden="true" class="', page)
 
 
@@ -77,9 +103,20 @@ def considerate(script: str) -> str:
         (COPIED, COPIED_HERE),
         (NOT_COPIED, NOT_COPIED_HERE),
         (AT_TWO_THIRDS, BELOW_CONTENTS),
+        (COPY_ICON, f' aria-hidden="true"{COPY_ICON}'),
     ]:
         script = put(script, old, new)
     return script
+
+
+def name_downloads(
+    app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: Any
+) -> None:
+    """Say what each download is: of its ending alone one hears no more than a word."""
+    for group in context.get("header_buttons", ()):
+        for button in group.get("buttons", ()):
+            ending = button["text"]
+            button |= {"text": f"{KINDS[ending]} ({ending})", "tooltip": None}
 
 
 def put(text: str, old: str, new: str) -> str:
@@ -88,5 +125,6 @@ def put(text: str, old: str, new: str) -> str:
     return text.replace(old, new)
 
 
-def setup(app: object) -> dict[str, bool]:
+def setup(app: Sphinx) -> dict[str, Any]:
+    app.connect("html-page-context", name_downloads, priority=900)  # behind the theme
     return {"parallel_read_safe": True, "parallel_write_safe": True}

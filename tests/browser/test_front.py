@@ -30,6 +30,7 @@ def test_the_first_page_leads_to_every_chapter_lab_and_audit(page: Page, site: s
         names = contents.notebooks(folder)
         links = page.locator(f".front-{folder} a").evaluate_all("all => all.map(a => a.href)")
         assert links == [f"{site}/{name}.html" for name in names]
+        assert page.locator(f".front-{folder}").get_by_role("listitem").count() == len(names)
     minutes = {}
     for number, name in enumerate(CHAPTERS, 1):
         told = tile(page, name).inner_text()

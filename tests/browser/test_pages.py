@@ -346,11 +346,12 @@ def test_the_contents_mark_what_is_read_and_a_button_keeps_the_focus(page: Page,
     page.keyboard.press("Enter")
     expect(button).to_be_focused()
     expect(button).not_to_have_attribute("aria-describedby", re.compile("tooltip"))
-    page.get_by_role("link", name="Skip to main content").focus()
-    page.keyboard.press("Enter")
-    page.keyboard.press("Tab")
-    reached = page.locator("article :focus")
-    expect(reached).to_have_css("outline", re.compile("solid 2px"))
+    for skip, place in (("main content", "article"), ("the contents of this page", "nav.page-toc")):
+        page.get_by_role("link", name=f"Skip to {skip}").focus()
+        page.keyboard.press("Enter")
+        page.keyboard.press("Tab")
+        reached = page.locator(f"{place} :focus")
+        expect(reached).to_have_css("outline", re.compile("solid 2px"))
 
 
 def test_an_expected_error_says_so(page: Page, site: str):

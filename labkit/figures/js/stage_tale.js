@@ -36,7 +36,8 @@ const bars = (numbers, largest) =>
 
 function makeWord(choose) {
   const chip = element("button", { type: "button", class: "tale-chip", onclick: choose });
-  const [said, weight] = [element("span", { class: "tale-said" }), element("span", { class: "tale-weight" })];
+  // The word's name tells them, too.
+  const [said, weight] = ["said", "weight"].map((kind) => element("span", { class: `tale-${kind}`, "aria-hidden": "true" }));
   const strips = PARTS.map(({ part }) => drawing("svg", { class: `tale-strip tale-${part}`, preserveAspectRatio: "none", "aria-hidden": "true" }, drawing("path", { d: "" })));
   return { node: element("li", {}, chip, said, weight, ...strips), chip, said, weight, strips };
 }

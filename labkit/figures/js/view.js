@@ -154,11 +154,16 @@ export class View {
   // Run a draw function now, and again when one of these traits changes.
   /** @type {(traits: string[], draw: () => void) => void} */
   follow(traits, draw) {
+    const drawn = () => {
+      draw();
+      // An image is told by its name: browsers would tell its letters, too.
+      for (const part of this.body.querySelectorAll("[role=img] > :not([aria-hidden])")) part.ariaHidden = "true";
+    };
     for (const trait of traits) {
-      this.model.on(`change:${trait}`, draw);
-      this.undo.push(() => this.model.off(`change:${trait}`, draw));
+      this.model.on(`change:${trait}`, drawn);
+      this.undo.push(() => this.model.off(`change:${trait}`, drawn));
     }
-    draw();
+    drawn();
   }
 
   // Write quantities, each a number, a list or a matrix, into the table of values.

@@ -224,7 +224,7 @@ function render({ model, el }) {
     if (lent.model()) below.textContent = "Computed here, from the model's weights.";
     const now = read(view, values);
     told.say(TELL[now.step](now));
-    scene.draw(now, `${now.words.join(" ")}. ${TELL.map((tell) => tell(now)).join(" ")}`);
+    scene.draw(now, `${now.words.join(" ")}. ${TELL.slice(0, now.step + 1).map((tell) => tell(now)).join(" ")}`);
     side.draw(now, values);
     view.values(values);
   }

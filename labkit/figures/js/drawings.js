@@ -29,12 +29,11 @@ export function bars({ colour, touching = false }) {
       }
       drawn.setAttribute("aria-label", told);
       values.forEach((x, i) => {
-        const [text, bar, below] = /** @type {HTMLCollectionOf<HTMLElement>} */ (
-          drawn.children[i].children
-        );
+        const column = /** @type {HTMLElement} */ (drawn.children[i]);
+        const [text, , below] = column.children;
         write(text, texts?.[i] ?? "");
         write(below, names[i]);
-        bar.style.setProperty("--share", String(most ? x / most : 0));
+        column.style.setProperty("--share", String(most ? x / most : 0));
       });
     },
   };

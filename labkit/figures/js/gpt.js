@@ -29,7 +29,7 @@ function layerNorm(x, gain, shift) {
 }
 
 /** @type {(x: number) => number} */
-const gelu = (x) => (x / 2) * (1 + Math.tanh(Math.sqrt(2 / Math.PI) * (x + 0.044715 * x ** 3)));
+const gelu = (x) => (x / 2) * (1 + Math.tanh(Math.sqrt(2 / Math.PI) * (x + 0.044715 * x * x * x)));
 
 // Features 2i and 2i + 1 are turned by an angle that grows with the position.
 /** @type {(x: Float64Array<ArrayBuffer>, position: number, base: number) => Float64Array} */

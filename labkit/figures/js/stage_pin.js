@@ -3,8 +3,8 @@
 
 import { button } from "./controls.js";
 
-const LOWEST = 600; // of a window, in pixels, that has room for both
-const SHARE = 0.25; // of the window, down to which the compact form lies
+const LOWEST = 650; // of a window, in pixels, that has room for both
+const SHARE = 0.34; // of the lowest window, down to which the compact form lies
 const WHOLES = "table, figure, .cell_output";
 
 const header = () => {

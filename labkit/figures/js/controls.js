@@ -28,6 +28,10 @@ export function slider(view, trait, { label }) {
   return element("div", { class: "live-control" }, named, input, shown);
 }
 
+// Sliders in columns: labels, tracks, and what they are set to.
+/** @type {(...controls: HTMLElement[]) => HTMLElement} */
+export const sliders = (...controls) => element("div", { class: "live-ranges" }, ...controls);
+
 /** @type {Control} */
 export function toggle(view, trait, { label }) {
   const input = element("input", {

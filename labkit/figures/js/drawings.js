@@ -29,12 +29,11 @@ export function bars({ colour, touching = false }) {
       }
       drawn.setAttribute("aria-label", told);
       values.forEach((x, i) => {
-        const [text, bar, below] = /** @type {HTMLCollectionOf<HTMLElement>} */ (
-          drawn.children[i].children
-        );
+        const column = /** @type {HTMLElement} */ (drawn.children[i]);
+        const [text, , below] = column.children;
         write(text, texts?.[i] ?? "");
         write(below, names[i]);
-        bar.style.setProperty("--share", String(most ? x / most : 0));
+        column.style.setProperty("--share", String(most ? x / most : 0));
       });
     },
   };
@@ -71,14 +70,17 @@ export function roomFor(words) {
   return 7.5 * Math.max(...words.map((word) => word.length)) + 12;
 }
 
-// A head's weights as a map, whose cells and words choose a query and a key.
+const LINE = 11; // the least height of a cell beside which a word stands
+
+// A head's weights as a map, whose cells and words choose a query and a key. Where cells are small, the
+// chosen words alone stand beside them.
 /** @type {MakeWeightMap} */
 export function weightMap(tokens, { side, room, select, point = () => {} }) {
   const wide = room + side;
   const step = side / tokens.length;
   const start = (i) => room + step * i;
   const line = (i) => start(i) + step / 2 + 4;
-  const left = labels(tokens, (i) => ({ x: room - 6, y: line(i), "text-anchor": "end" }));
+  const left = labels(tokens, (i) => ({ x: room - 6, y: Math.min(line(i), wide - 2), "text-anchor": "end" }));
   const top = labels(tokens, (j) => ({ transform: `translate(${line(j)} ${room - 6}) rotate(-90)` }));
   const square = { width: step - 1, height: step - 1 };
   const cells = tokens.map((_, i) =>
@@ -95,7 +97,7 @@ export function weightMap(tokens, { side, room, select, point = () => {} }) {
   );
   left.forEach((text, i) => text.addEventListener("click", () => select("query", i)));
   top.forEach((text, j) => text.addEventListener("click", () => select("key", j)));
-  const size = { viewBox: `0 0 ${wide} ${wide}`, width: wide, height: wide };
+  const size = { class: step < LINE ? "live-dense" : "", viewBox: `0 0 ${wide} ${wide}`, width: wide, height: wide };
   return {
     node: drawing("svg", { ...size, role: "img" }, ...cells.flat(), ...left, ...top),
     draw(weights, query, key) {

@@ -29,7 +29,7 @@ function layerNorm(x, gain, shift) {
 }
 
 /** @type {(x: number) => number} */
-const gelu = (x) => (x / 2) * (1 + Math.tanh(Math.sqrt(2 / Math.PI) * (x + 0.044715 * x ** 3)));
+const gelu = (x) => (x / 2) * (1 + Math.tanh(Math.sqrt(2 / Math.PI) * (x + 0.044715 * x * x * x)));
 
 // Features 2i and 2i + 1 are turned by an angle that grows with the position.
 /** @type {(x: Float64Array<ArrayBuffer>, position: number, base: number) => Float64Array} */
@@ -48,23 +48,28 @@ function rotate(x, position, base) {
 const add = (a, b) => a.map((row, i) => row.map((one, j) => one + b[i][j]));
 
 // What the heads find, side by side, and their weights and parts. A head that is off leaves zeros.
-/** @type {(qkv: Rows, gpt: GPT, on: boolean[], bug: string) => { found: Rows, seen: any[] }} */
-function attend(qkv, { h, base }, on, bug) {
+// Of the words before these, each head has its keys and values.
+/** @type {(qkv: Rows, gpt: GPT, on: boolean[], bug: string, cache: { k: Rows, v: Rows }[]) =>
+ *   { found: Rows, seen: any[] }} */
+function attend(qkv, { h, base }, on, bug, cache) {
   const d_model = qkv[0].length / 3;
   const d_k = d_model / h;
   const found = qkv.map(() => new Float64Array(d_model));
   const divisor = bug === "not divided by √d_k" ? 1 : Math.sqrt(d_k);
   const seen = on.map((isOn, head) => {
+    const { k: keys, v: values } = cache[head];
+    const start = keys.length;
     const part = (which) => (row) => {
-      const start = which * d_model + head * d_k;
-      return row.subarray(start, start + d_k);
+      const first = which * d_model + head * d_k;
+      return row.subarray(first, first + d_k);
     };
-    const [q, k] = [0, 1].map((which) =>
-      qkv.map((row, i) => rotate(part(which)(row), i, base)),
+    const [q, own] = [0, 1].map((which) =>
+      qkv.map((row, i) => rotate(part(which)(row), start + i, base)),
     );
-    const v = qkv.map(part(2));
+    const k = [...keys, ...own];
+    const v = [...values, ...qkv.map(part(2))];
     const weights = q.map((query, i) => {
-      const scores = k.slice(0, bug === "later words seen" ? k.length : i + 1).map((key) => {
+      const scores = k.slice(0, bug === "later words seen" ? k.length : start + i + 1).map((key) => {
         let sum = 0;
         for (let c = 0; c < d_k; c += 1) sum += query[c] * key[c];
         return sum / divisor;
@@ -75,7 +80,7 @@ function attend(qkv, { h, base }, on, bug) {
           found[i][head * d_k + c] = line.reduce((sum, weight, j) => sum + weight * v[j][c], 0);
         }
       }
-      return [...line, ...new Array(q.length - line.length).fill(0)];
+      return [...line, ...new Array(k.length - line.length).fill(0)];
     });
     return { weights, q, k, v };
   });
@@ -95,17 +100,20 @@ function misread(found, d_k) {
   );
 }
 
-// A bug, named as in labkit/figures/broken_gpt.py, is in every layer.
-/** @type {(gpt: GPT, ids: number[], on: boolean[][], bug?: string) => Run} */
-export function run(gpt, ids, on, bug = "none") {
+// A bug, named as in labkit/figures/broken_gpt.py, is in every layer. Of a run over the words before
+// these, as many as `start` says, the keys and values are a cache.
+/** @type {(gpt: GPT, ids: number[], on: boolean[][], bug?: string, before?: Run, start?: number) => Run} */
+export function run(gpt, ids, on, bug = "none", before = undefined, start = 0) {
   const { numbers: words, shape } = gpt.at["words.weight"];
   let x = ids.map((id) => words.slice(id * shape[1], (id + 1) * shape[1]));
   const layers = on.map((flags, layer) => {
     const own = (part) => ["weight", "bias"].map((kind) => gpt.at[`blocks.${layer}.${part}.${kind}`]);
     const through = (part, input) => linear(input, own(part)[0], own(part)[1]);
     const norm = (part) => layerNorm(x, own(part)[0], own(part)[1]);
+    const cached = (parts, head) => parts?.[layer][head].slice(0, start) ?? [];
+    const cache = flags.map((_, head) => ({ k: cached(before?.k, head), v: cached(before?.v, head) }));
     const { found, seen } = attend(
-      through("attention.w_qkv", norm("attention_norm")), gpt, flags, bug,
+      through("attention.w_qkv", norm("attention_norm")), gpt, flags, bug, cache,
     );
     x = add(x, bug === "W_O left out" ? found : through("attention.w_o", found));
     const wide = through("feed_forward.expand", norm("feed_forward_norm"));

@@ -10,7 +10,7 @@ import { show } from "./text.js";
 const [LIKELIEST, ON_A_PHONE] = [8, 4]; // next words that are shown
 /** @type {Colour[]} */
 const KINDS = ["blue", "orange", "green"]; // all heads, the heads left on, the rules
-const [LEAST, STEP, HALF] = [240, 12, 340]; // of the large map: its least side, its cells', and when it takes a row
+const SIDE = 240; // of the large map
 
 // All heads as small maps, which are buttons, each with a box that switches the head on and off.
 export function overview(view, [layers, h], choose) {
@@ -123,6 +123,7 @@ export function chosenHead(view) {
   const words = () => view.get("story").split(" ");
   const [place, pointed] = [spoken([2, 2, 3]), element("p", { class: "live-pointed" })];
   const node = element("div", { class: "live-half" });
+  const room = roomFor(view.get("given").words); // the same for every story
   const large = element("div", {
     class: "live-large live-scroll",
     role: "region",
@@ -139,10 +140,8 @@ export function chosenHead(view) {
   }
 
   function drawAnew() {
-    const [side, room] = [Math.max(LEAST, STEP * words().length), roomFor(words())];
-    node.style.flexBasis = side + room > HALF ? "100%" : "";
     const select = (trait, i) => view.set(trait, i);
-    map = weightMap(words(), { side, room, select, point });
+    map = weightMap(words(), { side: SIDE, room, select, point });
     large.replaceChildren(map.node);
   }
 

@@ -1,12 +1,14 @@
 // A story before and after layer 1: the lines of one head of layer 1 between its words, and the arcs
-// with which the last word asks in layer 2.
+// with which the last word asks in layer 2. What a step is about is drawn from that step on.
 
 import { drawing } from "./elements.js";
+import { range } from "./mathematics.js";
 import { show } from "./text.js";
 
 const [WIDE, HIGH, TOP, BOTTOM] = [400, 412, 40, 380]; // of the drawing, and of its rows of words
 const [BEFORE, FROM, TO, AFTER, FITS, KEY] = [58, 64, 156, 166, 210, 274]; // from left to right
 const SEEN = 0.1; // the least weight that has a line
+const FOUND = 2; // the step at which the last word asks
 
 /** @typedef {{ words: string[], places: number[], back: Matrix, arcs: number[], fits: boolean[],
  *   names: string[], predicted: string, chance: number, right: boolean, silent: boolean,
@@ -23,7 +25,7 @@ function regions({ heads, step, steps }) {
   const [left, top, right] = boxes[step];
   const height = top === 2 ? BOTTOM - 2 : HIGH - BOTTOM - 3;
   const where = [`layer 1, head ${heads[0] + 1}`, "after layer 1", `layer 2, head ${heads[1] + 1}`];
-  const titles = where.flatMap((place, i) => {
+  const titles = where.slice(0, step + 1).flatMap((place, i) => {
     const middle = (boxes[i][0] + boxes[i][2]) / 2;
     const kind = `pair-title pair-title-${i + 1}`;
     return [
@@ -34,13 +36,13 @@ function regions({ heads, step, steps }) {
   return [
     drawing("rect", { class: "pair-region", rx: 6, x: left, y: top, width: right - left, height }),
     ...titles,
-    text(TO - 2, BOTTOM + 21, `${steps.length} ${steps[steps.length - 1]}`, "pair-title pair-step", "end"),
+    ...(step < where.length ? [] : [text(TO - 2, BOTTOM + 21, `${steps.length} ${steps[steps.length - 1]}`, "pair-title pair-step", "end")]),
   ];
 }
 
 /** @type {(scene: Scene) => SVGElement[]} */
 export function parts(scene) {
-  const { words, places, back, arcs, fits, names, predicted, chance, right, silent } = scene;
+  const { words, places, back, arcs, fits, names, predicted, chance, right, silent, step } = scene;
   const high = (BOTTOM - TOP) / words.length;
   const level = (i) => TOP + high * (i + 0.5);
   const last = words.length - 1;
@@ -59,17 +61,20 @@ export function parts(scene) {
     const d = `M${KEY + 6} ${level(last)}C${out} ${level(last)} ${out} ${level(j)} ${KEY + 6} ${level(j)}`;
     return [drawing("path", { class: "pair-found", d, "stroke-width": (1 + 5 * weight).toFixed(2) })];
   });
-  const asks = (i) => (i === last ? "pair-asks" : places.includes(i) ? "pair-key" : "");
+  const asks = (i) => (i === last && step >= FOUND ? "pair-asks" : places.includes(i) ? "pair-key" : "");
   const columns = words.flatMap((word, i) => [
     text(BEFORE, level(i) + 5, word, "", "end"),
     text(AFTER, level(i) + 5, word, asks(i)),
-    drawing("circle", { class: places.includes(i) ? "pair-dot pair-full" : "pair-dot", cx: KEY, cy: level(i), r: places.includes(i) ? 4.5 : 2 }),
   ]);
+  const dots = range(words.length).map((i) =>
+    drawing("circle", { class: places.includes(i) ? "pair-dot pair-full" : "pair-dot", cx: KEY, cy: level(i), r: places.includes(i) ? 4.5 : 2 }),
+  );
   const tags = places.map((i, k) =>
     text(FITS, level(i) + 5, fits[k] ? names[k] : `✗ ${names[k]}`, "pair-tag"),
   );
   const said = text(AFTER, BOTTOM + 21, `${predicted}  ${show(chance, 2)}  ${right ? "✓" : "✗"}`, "pair-next");
-  return [...regions(scene), ...lines, ...curves, ...columns, ...tags, said];
+  const brought = [[...lines, ...columns], [...dots, ...tags], curves, [said]];
+  return [...regions(scene), ...brought.slice(0, step + 1).flat()];
 }
 
 /** @type {() => { node: SVGElement, draw(scene: Scene, told: string): void }} */

@@ -1,7 +1,7 @@
 import { choice, pick } from "./controls.js";
 import { shade } from "./drawings.js";
 import { element, keepLines, row, spoken, write } from "./elements.js";
-import { keptRuns } from "./gpt.js";
+import { keptRuns, run } from "./gpt.js";
 import { pairDrawing } from "./induction_drawing.js";
 import { loan } from "./loan.js";
 import { mean, range, sum } from "./mathematics.js";
@@ -31,7 +31,7 @@ function storyOf(view) {
 // All that the figure shows: computed, or stored where it is the first state.
 function outcomes(view, model) {
   const { words: known, names, surnames, heads, h, means } = view.get("given");
-  const runs = keptRuns(model, known, 3 + names.length);
+  const runs = keptRuns(model, known);
   const on = (off) => [range(h).map((i) => off !== `head ${i + 1}`), range(h).map(() => true)];
   const chances = (next) => {
     const each = surnames.map((word) => next[known.indexOf(word)]);
@@ -44,8 +44,9 @@ function outcomes(view, model) {
     const [whole, now] = [runs(words, on(all)), runs(words, on(off))];
     const [before, after] = [whole, now].map(({ next }) => chances(next[last]));
     const scores = names.map((name) => {
-      const { q, k } = runs([...words.slice(0, -1), name], on(off));
-      const [query, keys] = [q[1][heads[1]][last], k[1][heads[1]]];
+      // All but the last word is as before, and so are its keys.
+      const { q, k } = run(model(), [known.indexOf(name)], on(off), "none", now, last);
+      const [[query], keys] = [q[1][heads[1]], k[1][heads[1]]];
       return places.map((i) => sum(Array.from(query, (x, c) => x * keys[i][c])) / Math.sqrt(query.length));
     });
     return {
@@ -223,7 +224,7 @@ function render({ model, el }) {
     if (lent.model()) below.textContent = "Computed here, from the model's weights.";
     const now = read(view, values);
     told.say(TELL[now.step](now));
-    scene.draw(now, `${now.words.join(" ")}. ${TELL.map((tell) => tell(now)).join(" ")}`);
+    scene.draw(now, `${now.words.join(" ")}. ${TELL.slice(0, now.step + 1).map((tell) => tell(now)).join(" ")}`);
     side.draw(now, values);
     view.values(values);
   }

@@ -1,4 +1,4 @@
-import { able, button, slider } from "./controls.js";
+import { able, button, slider, sliders } from "./controls.js";
 import { bars } from "./drawings.js";
 import { row, spoken } from "./elements.js";
 import { coloured } from "./tables.js";
@@ -101,7 +101,7 @@ function render({ model, el }) {
 
   view.add(
     row(...models),
-    row(
+    sliders(
       slider(view, "n", { label: "Length n" }),
       slider(view, "d_model", { label: "Width d_model" }),
       slider(view, "h", { label: "Heads h" }),

@@ -9,12 +9,12 @@ import { show } from "./text.js";
 
 // A row, its name, its part, the first step that shows it, and the row that it comes from.
 const ROWS = [
-  { name: "vector", shown: 1, from: "chip" },
-  { name: "query", shown: 2, from: "vector" },
-  { name: "key", shown: 2, from: "vector" },
-  { name: "score", shown: 3, from: "key" },
-  { name: "weight", shown: 4, from: "score" },
-  { name: "value", shown: 5, from: "vector" },
+  { name: "vector", shown: 1, from: "chip", brings: "the word as two numbers" },
+  { name: "query", shown: 2, from: "vector", brings: "what the last word looks for" },
+  { name: "key", shown: 2, from: "vector", brings: "what each word can be found by" },
+  { name: "score", shown: 3, from: "key", brings: "how well query and key match" },
+  { name: "weight", shown: 4, from: "score", brings: "how much of a word is taken" },
+  { name: "value", shown: 5, from: "vector", brings: "what each word hands over" },
 ];
 const LONG = 420; // of a flight, in milliseconds
 const ASKED = 2; // the first step after the overview that has arcs
@@ -78,15 +78,14 @@ function drawArcs(count) {
 }
 
 // One row of cells: a name, a cell for each word, and one for what comes of them.
-function makeRow({ name, shown }, count) {
+function makeRow({ name, brings }, count) {
   const isPair = ["vector", "query", "key", "value"].includes(name);
   const cell = () =>
     element("span", { class: "stage-cell", role: "cell" }, isPair ? twoNumbers() : element("b"));
   const cells = Array.from({ length: count }, cell);
   const end = element("span", { class: "stage-cell stage-end", role: "cell" }, name === "value" ? twoNumbers() : element("b"));
   const label = element("span", { class: `stage-label stage-of-${name}`, role: "rowheader" }, name);
-  const later = { role: "row", "data-later": `at step ${shown + 1}` };
-  const node = element("div", { class: `stage-line stage-line-${name}`, ...later }, label, ...cells, end);
+  const node = element("div", { class: `stage-line stage-line-${name}`, role: "row", "data-brings": brings }, label, ...cells, end);
   return { node, cells, end };
 }
 

@@ -1,9 +1,11 @@
 // The stage stays in sight while one reads on: a compact form lies over the top of the text column
-// as soon as the figure itself has left the window.
+// as soon as the figure itself has left the window. It gives way to what is read as a whole.
 
 import { button } from "./controls.js";
 
-const LOWEST = 500; // of a window, in pixels, that has room for both
+const LOWEST = 650; // of a window, in pixels, that has room for both
+const SHARE = 0.34; // of the lowest window, down to which the compact form lies
+const WHOLES = "table, figure, .cell_output";
 
 const header = () => {
   const sticky = document.querySelector(".bd-header-article");
@@ -16,6 +18,20 @@ function isRead(part, by) {
   return box.top - by < innerHeight && box.bottom - by > innerHeight / 2;
 }
 
+// Calls back when a table, a drawing or an output comes to where the compact form lies, or leaves.
+/** @type {(figure: HTMLElement, text: Element | null | undefined, changed: (any: boolean) => void) => void} */
+function watchWholes(figure, text, changed) {
+  const there = new Set();
+  const watch = new IntersectionObserver(
+    (entries) => {
+      for (const { target, isIntersecting } of entries) there[isIntersecting ? "add" : "delete"](target);
+      changed(there.size > 0);
+    },
+    { rootMargin: `0px 0px -${100 * (1 - SHARE)}% 0px` },
+  );
+  for (const one of text?.querySelectorAll(WHOLES) ?? []) if (!figure.contains(one) && !one.contains(figure)) watch.observe(one);
+}
+
 // A button that keeps the figure in sight, beside the parts of the text that speak of it, or lets it go.
 /** @type {(figure: HTMLElement, speaking: Element[]) => HTMLButtonElement} */
 export function keepInSight(figure, speaking) {
@@ -23,7 +39,7 @@ export function keepInSight(figure, speaking) {
   const live = /** @type {HTMLElement} */ (figure.querySelector(".live"));
   const text = figure.closest("article")?.querySelector("section");
   const keep = button("Keep in sight", () => turn(keep.getAttribute("aria-pressed") !== "true"));
-  let [on, asked, isFocusNew] = [true, false, false];
+  let [on, asked, isFocusNew, isFree] = [true, false, false, true];
   // A section that is laid out only as it nears keeps what is fixed in it, and does not paint it.
   for (let around = figure.closest("section"); around; around = around.parentElement?.closest("section") ?? null)
     around.style.contentVisibility = "visible";
@@ -54,7 +70,7 @@ export function keepInSight(figure, speaking) {
     if (!target) return;
     const top = header();
     const was = figure.classList.contains("stage-pinned");
-    const isPinned = isWanted(top, 0.3 * innerHeight, target.getBoundingClientRect().top - top);
+    const isPinned = isWanted(top, SHARE * innerHeight, target.getBoundingClientRect().top - top);
     page.style.removeProperty("--stage-high");
     if (!isPinned) return;
     place(top);
@@ -66,7 +82,7 @@ export function keepInSight(figure, speaking) {
     asked = false;
     const top = header();
     place(top);
-    pin(isWanted(top, figure.classList.contains("stage-pinned") ? live.offsetHeight : 0.3 * innerHeight));
+    pin(isFree && isWanted(top, figure.classList.contains("stage-pinned") ? live.offsetHeight : SHARE * innerHeight));
     if (figure.classList.contains("stage-pinned")) {
       keepClear(top);
       const held = document.activeElement;
@@ -84,6 +100,10 @@ export function keepInSight(figure, speaking) {
     keep.setAttribute("aria-pressed", String(on));
     ask();
   }
+  watchWholes(figure, text, (any) => {
+    isFree = !any;
+    ask();
+  });
   for (const kind of ["scroll", "resize"]) addEventListener(kind, ask, { passive: true });
   document.addEventListener("focusin", () => {
     isFocusNew = true; // what has it is not covered by the stage that comes

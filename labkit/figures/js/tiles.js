@@ -1,4 +1,4 @@
-import { quiet, slider, stepper, toggle } from "./controls.js";
+import { quiet, slider, sliders, stepper, toggle } from "./controls.js";
 import { shade } from "./drawings.js";
 import { element, fold, phrase, row, spoken, still, typeset, unique, write } from "./elements.js";
 import { matmul, range, softmax, sum, transpose } from "./mathematics.js";
@@ -192,10 +192,11 @@ function steps(view) {
     "data-trait": "at",
     oninput: () => view.set("at", Number(scrubber.value)),
   });
-  const shown = quiet({ for: id, class: "tiling-at" });
+  const shown = quiet({ for: id });
   const control = element("div", { class: "live-control" }, element("label", { for: id }, "Tile"), scrubber, shown);
   return {
-    nodes: [...going.nodes, control],
+    buttons: going.nodes,
+    control,
     stop: going.stop,
     draw({ at, tiles }) {
       scrubber.max = String(tiles.length);
@@ -269,9 +270,9 @@ function render({ model, el }) {
   const rule = "factor = exp(m was − m), and l = factor · l was + the sum of exp(s − m).";
   const { state, outputs, expected, off } = ofQueries;
   view.add(
-    row(...going.nodes),
-    row(
-      toggle(view, "is_causal", { label: "Causal" }),
+    row(...going.buttons, toggle(view, "is_causal", { label: "Causal" })),
+    sliders(
+      going.control,
       slider(view, "block_q", { label: "Queries a tile" }),
       slider(view, "block_k", { label: "Keys a tile" }),
     ),

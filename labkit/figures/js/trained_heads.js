@@ -1,6 +1,6 @@
 import { button, complaint, toggle } from "./controls.js";
 import { COLOURS, STEPS, maskOf, shade } from "./drawings.js";
-import { element, keepLines, row, spoken, unique, write } from "./elements.js";
+import { element, keepLines, report, row, spoken, unique, write } from "./elements.js";
 import { softmax, sum } from "./mathematics.js";
 import { coloured } from "./tables.js";
 import { decode, linear, readTensors } from "./tensors.js";
@@ -241,7 +241,9 @@ function render({ model, el }) {
       ...box.nodes,
       button("Another sequence", () => {
         const letter = () => LETTERS[Math.floor(Math.random() * LETTERS.length)];
-        view.set("sequence", Array.from(view.get("sequence"), letter).join(""));
+        const letters = Array.from(view.get("sequence"), letter);
+        view.set("sequence", letters.join(""));
+        report(told.node, `The sequence is now ${letters.join(" ")}.`);
       }),
       button("All heads on", () => switches.forEach((trait) => view.set(trait, true))),
     ),

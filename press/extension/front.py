@@ -36,6 +36,8 @@ class Tiles(SphinxDirective):
         tiles: list[nodes.Node] = [opened(f"front-cards front-{folder}", "list")]
         for place, name in enumerate(contents.notebooks(folder)):
             self.env.note_dependency(str(notebook(name)))
+            if folder == "labs":
+                self.env.note_dependency(str(drawing_of(list(TOPICS)[place])))
             tiles.append(opened("front-card", "listitem"))
             if folder != "audits":
                 tiles.append(raw(picture(folder, place)))

@@ -25,8 +25,7 @@ WRITTEN = re.compile(r'<table class="table|<th class="(head|stub)')
 NUMBERS = re.compile(r"(?!.*=)(?:[\W\d]|(?<![a-z])(?:[KMGT]?B|ms|inf|nan|to|of)(?![a-z]))*")
 MATRIX = '<table class="matrix">'
 SOME = 8  # words that name a table
-LEAST, MOST = 4, 10  # words of a sentence that names one
-LEADING = re.compile(r"^(?:So|Now|But|And) (?=\w)")
+MOST = 10  # and its rows as well
 THOUSANDS = re.compile(r"[1-9]\d{3,}")
 WIDE = re.compile(r'<table aria-label="[^"]*" class="table wide\b.*?</table>', re.DOTALL)
 ROLES = {"table": "table", "thead": "rowgroup", "tbody": "rowgroup", "tr": "row", "td": "cell"}
@@ -41,11 +40,13 @@ def dress(app: Sphinx, doctree: nodes.document) -> None:
     """Let the columns of each table know what they hold."""
     for table in doctree.findall(nodes.table):
         dress_written(table)
-    for table, name in called(list(doctree.findall(is_table))):
+    tables = list(doctree.findall(is_table))
+    names = dict(called([table for table in tables if not is_captioned(table)]))
+    for table in tables:
         if isinstance(table, nodes.table):
-            table["called"] = name
+            table["called"] = names[table]
         else:
-            table.children[:] = [nodes.Text(dressed(table.astext(), name))]
+            table.children[:] = [nodes.Text(dressed(table.astext(), names.get(table, "")))]
 
 
 def is_table(node: nodes.Node) -> bool:
@@ -54,46 +55,43 @@ def is_table(node: nodes.Node) -> bool:
     return isinstance(node, nodes.table)
 
 
+def is_captioned(node: nodes.Node) -> bool:
+    return isinstance(node, nodes.raw) and "<caption>" in node.astext()
+
+
 def dressed(table: str, name: str) -> str:
     if table.startswith("<table>"):
         return printed(table, name)
-    if "<caption>" in table:
-        return table
-    return table.replace(MATRIX, f'{MATRIX[:-1]} aria-label="{escape(name)}">', 1)
+    return (
+        table.replace(MATRIX, f'{MATRIX[:-1]} aria-label="{escape(name)}">', 1) if name else table
+    )
 
 
 def called(tables: list[nodes.Element]) -> Iterator[tuple[nodes.Element, str]]:
-    """Call each table after its section, and those that share one by what introduces each."""
+    """Call each table after its section, and those that share one by what their rows are, too."""
     titles = [title_of(table) for table in tables]
+    shared = [told_apart(*pair, 1) for pair in zip(tables, titles, strict=True)]
     counts = Counter[str]()
-    for table, title in zip(tables, titles, strict=True):
-        name = told_apart(table) if titles.count(title) > 1 else title
+    for table, title, name in zip(tables, titles, shared, strict=True):
+        if titles.count(title) == 1:
+            name = title
+        elif shared.count(name) > 1:
+            name = told_apart(table, title, 2)
         counts[name] += 1
         yield table, name if counts[name] == 1 else f"{name}, table {counts[name]}"
 
 
-def told_apart(table: nodes.Element) -> str:
-    """Take the short sentence before a table, or its section and what its first column holds."""
-    title, held = title_of(table), holds(table)
+def told_apart(table: nodes.Element, title: str, columns: int) -> str:
+    """Name a table's section and what its first columns hold, in few words."""
+    heads = [head for head in heads_of(table) if head.strip()]
+    heads = heads[: max(columns, 1 if heads and " " in heads[0] else 2)]
     subject = re.split(r"[,:?;…(]", title)[0]
-    named = f"{subject}: {held}" if held else title
-    return sentence_before(table) or named
-
-
-def sentence_before(table: nodes.Element) -> str:
-    node = table
-    while node.parent and not isinstance(node.parent, nodes.section):
-        node = node.parent
-    before = list(node.parent)[: node.parent.index(node)] if node.parent else []
-    for told in reversed(before):
-        if isinstance(told, nodes.paragraph):
-            last = re.split(r"(?<=[.?!]) ", text_of(told))[-1]
-            words = LEADING.sub("", last).split()
-            is_named = last.endswith(":") and LEAST <= len(words) <= MOST and "\\" not in last
-            return " ".join(words)[:-1] if is_named else ""
-        if isinstance(told, nodes.title) or any(map(is_table, told.findall())):
-            break
-    return ""
+    words = ", ".join(heads).split()
+    room = MOST - len(subject.split())
+    if len(words) > room:
+        words = re.split(r"[,:(] ?", " ".join(words))[0].split()
+    held = " ".join(words[:room]) + ("…" if len(words) > room else "")
+    return f"{subject}: {held}" if held else title
 
 
 def title_of(table: nodes.Element) -> str:
@@ -109,16 +107,12 @@ def section_of(node: nodes.Element) -> nodes.Element | None:
     return section
 
 
-def holds(table: nodes.Element) -> str:
-    """Give the head of a table's first column, or of the next where that has none."""
+def heads_of(table: nodes.Element) -> list[str]:
     if isinstance(table, nodes.table):
         group = next(iter(table.findall(nodes.thead)), None)
-        heads = [text_of(entry) for entry in group.findall(nodes.entry)] if group else []
-    else:
-        rows = [CELL.findall(row) for row in ROW.findall(table.astext())]
-        heads = [plain(text) for tag, _, text in rows[0] if tag == "th"]
-    words = next((head for head in heads if head.strip()), "").split()
-    return " ".join(words[: LEAST + 1]).rstrip(",:;")
+        return [text_of(entry) for entry in group.findall(nodes.entry)] if group else []
+    first = next(iter(ROW.findall(table.astext())), "")
+    return [plain(text) for tag, _, text in CELL.findall(first) if tag == "th"]
 
 
 def kind(texts: Iterable[str]) -> str:
@@ -149,7 +143,7 @@ def on_a_phone(rows: Sequence[Sequence[str]]) -> str:
     """Say whether a phone is too narrow for the columns, and whether short names stay beside them.
 
     >>> on_a_phone([["KL", "owner"], ["0.01", "0.5"]]), on_a_phone([["a phone"] * 9])
-    ('', 'wide beside')
+    ('', 'wide abreast')
     """
     columns = list(zip(*rows, strict=False))
     least = [max(map(least_width, column)) for column in columns]
@@ -159,7 +153,7 @@ def on_a_phone(rows: Sequence[Sequence[str]]) -> str:
     ]
     if max(least[0], NAMES) + sum(least[1:]) + GAP * len(least) <= PHONE:
         return ""
-    return "wide beside" if max(map(len, columns[0])) <= SHORT else "wide"
+    return "wide abreast" if max(map(len, columns[0])) <= SHORT else "wide"
 
 
 def least_width(text: str) -> float:

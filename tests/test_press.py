@@ -17,7 +17,7 @@ import pytest
 import yaml
 from docutils import nodes
 from pygments import highlight
-from pygments.lexers import PythonLexer
+from pygments.lexers import PythonLexer, TextLexer
 from sphinx.errors import ExtensionError
 
 import labkit
@@ -332,6 +332,30 @@ def test_tables_of_cells_and_text_tell_what_they_hold():
     counted = tables.printed(Table(("width", "kept"), (8, 64), (64, 4224))._repr_html_(), "")
     assert 'class="numbers">width</th>' in counted
     assert ">4,224</td>" in counted
+
+
+def test_tables_too_wide_for_a_phone_keep_what_they_say():
+    head = ("five starts", "KL (least–most)", "number", "gender", "surname", "owner")
+    row = ("layers share", "0.0050 (0.0046–0.0053)", *["1.00"] * 4)
+    written = tables.printed(Table(head, row)._repr_html_(), "Layers")
+    assert written.startswith('<table class="wide" aria-label="Layers" role="table"')
+    assert re.findall(r'role="(\w+header)"', written) == ["columnheader"] * 6 + ["rowheader"]
+    assert "role" not in tables.printed(Table(head[:3], row[:3])._repr_html_(), "Layers")
+
+
+def test_names_in_two_cells_are_heads_both():
+    entries = [(8, "divided", 0.1), (8, "undivided", 0.2)]
+    written = tables.printed(Table(("width", "rows", "KL"), *entries)._repr_html_(), "")
+    assert written.count('<th scope="row"') == 4
+
+
+def test_printed_columns_stay_and_sentences_wrap():
+    lines = ["SGD    1: right 3, and before that 0", "SGD   10: right 3, and before that 1"]
+    told = "\n".join([*lines, "a sentence that is too long for one line of a phone"])
+    shown = highlight(told, TextLexer(), cells.SizedFormatter())
+    assert re.findall(r'<span class="(\w+)"', shown) == ["aligned", "aligned", "long"]
+    code = "first(1)   # is 3\nsecond(1)  # is 4"
+    assert "aligned" not in highlight(code, PythonLexer(), cells.SizedFormatter())
 
 
 def test_another_theme_is_noticed():

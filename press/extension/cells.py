@@ -32,6 +32,9 @@ STRING = re.compile(
 BEGINNING = re.compile(r"^( +)([^<&\s]|&#?\w+;)")
 REMARK = re.compile(r'(<span class="c">)(# ?[^\s<]+)')
 SOME = 3  # names that a fold's line has
+PRINTED = 50  # columns of what is printed that phones show in small type
+NUMBER = re.compile(r"""(?<![\w.])[\[('"−-]*\d[\d.,]*""")
+GAP = re.compile(r"(?<=\S) {2,}(?=\S)")
 TALL = 24  # lines on a phone that are more than half of its screen
 # A minus sign or hyphen and what it belongs to; tags, which stay as they are.
 HYPHEN = re.compile(r'<[^>]+>|(-(?:\w|&gt;|<span class="m">[^<]*</span>))')
@@ -141,7 +144,9 @@ class SizedFormatter(HtmlFormatter[str]):
 
     def format_unencoded(self, tokens: Iterable[tuple[Any, str]], file: Any) -> None:
         """Mark only what has a colour: most of a chapter's elements were names and signs."""
-        super().format_unencoded(((coloured(kind), text) for kind, text in tokens), file)
+        told = [(coloured(kind), text) for kind, text in tokens]
+        self.is_printed = all(kind is Token.Text for kind, _ in told)
+        super().format_unencoded(told, file)
 
     def wrap(self, source: Iterator[tuple[int, str]]) -> Iterator[tuple[int, str]]:
         lines = list(source)
@@ -149,11 +154,34 @@ class SizedFormatter(HtmlFormatter[str]):
         wrapped = sum(max(1, -(-len(text) // PHONE)) for text in texts)
         columns = max(map(len, texts))
         size = f"--lines: {len(lines)}; --columns: {columns}; --on-a-phone: {wrapped}"
-        tall = ' class="tall"' if wrapped > TALL else ""
+        rows = rows_of(texts) if self.is_printed else set[int]()
+        fine = self.is_printed and (columns <= PRINTED or any(len(texts[i]) > PHONE for i in rows))
+        names = " ".join(["tall"] * (wrapped > TALL) + ["fine"] * (fine and columns > PHONE))
+        marked = f' class="{names}"' if names else ""
         shown = [
-            (kind, hanging(line, text)) for (kind, line), text in zip(lines, texts, strict=True)
+            (kind, f'<span class="aligned">{line}</span>' if i in rows else hanging(line, texts[i]))
+            for i, (kind, line) in enumerate(lines)
         ]
-        return super().wrap(iter([(0, f'<code{tall} style="{size}">'), *shown, (0, "</code>")]))
+        return super().wrap(iter([(0, f'<code{marked} style="{size}">'), *shown, (0, "</code>")]))
+
+
+def rows_of(texts: list[str]) -> set[int]:
+    """Find the lines of an output that stand in columns with a line beside them.
+
+    >>> rows_of(["of 2 runs:  right", "SGD  1:     0.05", "SGD 10:     0.95", "both: 2"])
+    {0, 1, 2}
+    """
+    rows = {i + j for i, pair in enumerate(pairwise(texts)) if are_aligned(*pair) for j in (0, 1)}
+    return rows | {i - 1 for i in rows if i and GAP.search(texts[i - 1])}
+
+
+def are_aligned(line: str, after: str) -> bool:
+    numbers, others = (
+        {at for found in NUMBER.finditer(text) if found.start() for at in found.span()}
+        for text in (line, after)
+    )
+    gaps, their_gaps = ({gap.end() for gap in GAP.finditer(text)} for text in (line, after))
+    return bool(gaps & (their_gaps | others) or their_gaps & numbers or len(numbers & others) > 2)
 
 
 def plain(html: str) -> str:

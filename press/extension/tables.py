@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from html import escape
-from itertools import accumulate
 from typing import Any
 
 from docutils import nodes
@@ -26,7 +25,14 @@ WRITTEN = re.compile(r'<table class="table|<th class="(head|stub)')
 NUMBERS = re.compile(r"(?!.*=)(?:[\W\d]|(?<![a-z])(?:[KMGT]?B|ms|inf|nan|to|of)(?![a-z]))*")
 MATRIX = '<table class="matrix">'
 SOME = 8  # words that name a table
+MOST = 10  # and its rows as well
 THOUSANDS = re.compile(r"[1-9]\d{3,}")
+WIDE = re.compile(r'<table aria-label="[^"]*" class="table wide\b.*?</table>', re.DOTALL)
+ROLES = {"table": "table", "thead": "rowgroup", "tbody": "rowgroup", "tr": "row", "td": "cell"}
+TAG = re.compile(r"<(table|thead|tbody|tr|t[dh])\b([^>]*)>")
+PHONE = 345  # pixels that a table has there; a character has LETTER, a column GAP beside it
+LETTER, GAP, NAMES, LEAST_COLUMN, SENTENCE = 7.3, 10, 80, 46, 150
+SHORT = 8  # characters of names that stay beside their numbers
 LONG = 16  # characters of words that need a column of their own width, of numbers that break
 
 
@@ -34,11 +40,13 @@ def dress(app: Sphinx, doctree: nodes.document) -> None:
     """Let the columns of each table know what they hold."""
     for table in doctree.findall(nodes.table):
         dress_written(table)
-    for table, name in called(list(doctree.findall(is_table))):
+    tables = list(doctree.findall(is_table))
+    names = dict(called([table for table in tables if not is_captioned(table)]))
+    for table in tables:
         if isinstance(table, nodes.table):
-            table["called"] = name
+            table["called"] = names[table]
         else:
-            table.children[:] = [nodes.Text(dressed(table.astext(), name))]
+            table.children[:] = [nodes.Text(dressed(table.astext(), names.get(table, "")))]
 
 
 def is_table(node: nodes.Node) -> bool:
@@ -47,23 +55,43 @@ def is_table(node: nodes.Node) -> bool:
     return isinstance(node, nodes.table)
 
 
+def is_captioned(node: nodes.Node) -> bool:
+    return isinstance(node, nodes.raw) and "<caption>" in node.astext()
+
+
 def dressed(table: str, name: str) -> str:
     if table.startswith("<table>"):
         return printed(table, name)
-    if "<caption>" in table:
-        return table
-    return table.replace(MATRIX, f'{MATRIX[:-1]} aria-label="{escape(name)}">', 1)
+    return (
+        table.replace(MATRIX, f'{MATRIX[:-1]} aria-label="{escape(name)}">', 1) if name else table
+    )
 
 
 def called(tables: list[nodes.Element]) -> Iterator[tuple[nodes.Element, str]]:
-    """Call each table after its section, and those that share one by their columns."""
+    """Call each table after its section, and those that share one by what their rows are, too."""
     titles = [title_of(table) for table in tables]
-    columns = [holds(table) for table in tables]
+    shared = [told_apart(*pair, 1) for pair in zip(tables, titles, strict=True)]
     counts = Counter[str]()
-    for table, title, held in zip(tables, titles, columns, strict=True):
-        name = held if titles.count(title) > 1 and held and columns.count(held) == 1 else title
+    for table, title, name in zip(tables, titles, shared, strict=True):
+        if titles.count(title) == 1:
+            name = title
+        elif shared.count(name) > 1:
+            name = told_apart(table, title, 2)
         counts[name] += 1
         yield table, name if counts[name] == 1 else f"{name}, table {counts[name]}"
+
+
+def told_apart(table: nodes.Element, title: str, columns: int) -> str:
+    """Name a table's section and what its first columns hold, in few words."""
+    heads = [head for head in heads_of(table) if head.strip()]
+    heads = heads[: max(columns, 1 if heads and " " in heads[0] else 2)]
+    subject = re.split(r"[,:?;…(]", title)[0]
+    words = ", ".join(heads).split()
+    room = MOST - len(subject.split())
+    if len(words) > room:
+        words = re.split(r"[,:(] ?", " ".join(words))[0].split()
+    held = " ".join(words[:room]) + ("…" if len(words) > room else "")
+    return f"{subject}: {held}" if held else title
 
 
 def title_of(table: nodes.Element) -> str:
@@ -79,19 +107,12 @@ def section_of(node: nodes.Element) -> nodes.Element | None:
     return section
 
 
-def holds(table: nodes.Element) -> str:
-    """List the heads of a table's columns, or of its rows where these have none."""
+def heads_of(table: nodes.Element) -> list[str]:
     if isinstance(table, nodes.table):
         group = next(iter(table.findall(nodes.thead)), None)
-        heads = [text_of(entry) for entry in group.findall(nodes.entry)] if group else []
-    else:
-        rows = [CELL.findall(row) for row in ROW.findall(table.astext())]
-        first = rows[0] if all(tag == "th" for tag, *_ in rows[0]) else [row[0] for row in rows]
-        heads = [plain(text) for tag, _, text in first if tag == "th"]
-    known = [text for text in heads if text.strip()]
-    words = list(accumulate(len(text.split()) for text in known))
-    some = [text for text, count in zip(known, words, strict=True) if count <= SOME] or known[:1]
-    return ", ".join([*some, *(["…"] if len(some) < len(known) else [])])
+        return [text_of(entry) for entry in group.findall(nodes.entry)] if group else []
+    first = next(iter(ROW.findall(table.astext())), "")
+    return [plain(text) for tag, _, text in CELL.findall(first) if tag == "th"]
 
 
 def kind(texts: Iterable[str]) -> str:
@@ -118,6 +139,40 @@ def is_whole(text: str) -> bool:
     return len(text) <= LONG and NUMBERS.fullmatch(text) is not None
 
 
+def on_a_phone(rows: Sequence[Sequence[str]]) -> str:
+    """Say whether a phone is too narrow for the columns, and whether short names stay beside them.
+
+    >>> on_a_phone([["KL", "owner"], ["0.01", "0.5"]]), on_a_phone([["a phone"] * 9])
+    ('', 'wide abreast')
+    """
+    columns = list(zip(*rows, strict=False))
+    least = [max(map(least_width, column)) for column in columns]
+    least[1:] = [
+        max(width, SENTENCE if kind(column[1:]) == "words long" else 0)
+        for width, column in zip(least[1:], columns[1:], strict=True)
+    ]
+    if max(least[0], NAMES) + sum(least[1:]) + GAP * len(least) <= PHONE:
+        return ""
+    return "wide abreast" if max(map(len, columns[0])) <= SHORT else "wide"
+
+
+def least_width(text: str) -> float:
+    words = [text] if is_whole(text) else RANGE.sub(lambda found: "0" * len(found[0]), text).split()
+    return max(LEAST_COLUMN, LETTER * max(map(len, words), default=0))
+
+
+def for_a_phone(table: str) -> str:
+    """Let a phone put the name of each row above its numbers; what that undoes is said in roles."""
+    columns = len(re.findall(r"<t[dh]\b", table[: table.index("</tr>")]))
+
+    def tag(match: re.Match[str]) -> str:
+        role = ROLES.get(match[1]) or ("columnheader" if "col" in match[2] else "rowheader")
+        style = f' style="--columns: {columns}"' if match[1] == "table" else ""
+        return f'<{match[1]}{match[2]} role="{role}"{style}>'
+
+    return TAG.sub(tag, table)
+
+
 def dress_written(table: nodes.table) -> None:
     """Name the rows of a table of the text by their first entries, and mark its columns."""
     group = next(iter(table.findall(nodes.tgroup)))
@@ -125,6 +180,7 @@ def dress_written(table: nodes.table) -> None:
     if len(specs) > 1:
         specs[0]["stub"] = 1
     rows = [list(row) for row in table.findall(nodes.row)]
+    table["wide"] = on_a_phone([list(map(text_of, row)) for row in rows])
     for i, column in enumerate(zip(*rows, strict=False)):
         aligned = any("text-" in name for entry in column for name in entry["classes"])
         what = of_column(i, map(text_of, column[1:])).split()
@@ -153,17 +209,36 @@ def printed(table: str, name: str) -> str:
         f"{what} long" if i and len(text) > LONG and "long" not in what else what
         for i, (what, text) in enumerate(zip(kinds, rows[0], strict=True))
     ]
-    at = iter([what for row in rows for what in (heads if row is rows[0] else kinds)])
+    two = names_in_two(rows)
+    at = iter([cell for row in rows for cell in enumerate(heads if row is rows[0] else kinds)])
 
     def cell(match: re.Match[str]) -> str:
+        column, what = next(at)
         held = RANGE.sub(r'<span class="joined">\g<0></span>', match[3])
-        held = f"{int(held):,}" if THOUSANDS.fullmatch(held) else held
-        what = " ".join([next(at), *(["joined"] if is_whole(plain(match[3])) else [])]).strip()
+        held = f"{int(held):,}" if THOUSANDS.fullmatch(held) else held.replace(" - ", " − ")
+        what = " ".join([what, *(["joined"] if is_whole(plain(match[3])) else [])]).strip()
         mark = f' class="{what}"' if what else ""
+        if two and column == 1 and match[1] == "td":
+            return f'<th scope="row"{match[2]}{mark}>{held}</th>'
         return f"<{match[1]}{match[2]}{mark}>{held}</{match[1]}>"
 
     label = "" if "<caption>" in table else f' aria-label="{escape(name)}"'
-    return CELL.sub(cell, table).replace("<table>", f"<table{label}>", 1)
+    shape = on_a_phone(rows)
+    names = f' class="{shape}"' if shape else ""
+    written = CELL.sub(cell, table).replace("<table>", f"<table{names}{label}>", 1)
+    return for_a_phone(written) if shape else written
+
+
+def names_in_two(rows: Sequence[Sequence[str]]) -> bool:
+    """Say whether a row is told from the others only by its first two entries together.
+
+    >>> names_in_two([["width", "rows", "KL"], ["8", "raw", "1"], ["8", "divided", "2"]])
+    True
+    """
+    entries = rows[1:]
+    firsts, pairs = {row[0] for row in entries}, {tuple(row[:2]) for row in entries}
+    seconds = kind(row[1] for row in entries if len(row) > 2)
+    return len(firsts) < len(pairs) == len(entries) and seconds == "words"
 
 
 def name_tables(
@@ -172,16 +247,19 @@ def name_tables(
     """Write what docutils leaves out: what a table is called, and what a head is the head of."""
     if doctree is None or "body" not in context:
         return
-    names = iter([table["called"] for table in doctree.findall(nodes.table)])
-    context["body"] = WRITTEN.sub(named(names), context["body"])
+    tables = list(doctree.findall(nodes.table))
+    context["body"] = WRITTEN.sub(named(iter(tables)), context["body"])
+    context["body"] = WIDE.sub(lambda found: for_a_phone(found[0]), context["body"])
 
 
-def named(names: Iterator[str]) -> Callable[[re.Match[str]], str]:
+def named(tables: Iterator[nodes.table]) -> Callable[[re.Match[str]], str]:
     def tag(match: re.Match[str]) -> str:
         if match[1]:
             scope = "col" if match[1] == "head" else "row"
             return match[0].replace("<th", f'<th scope="{scope}"')
-        return match[0].replace("<table", f'<table aria-label="{escape(next(names))}"')
+        table = next(tables)
+        names = f"table {table['wide']}".strip()
+        return f'<table aria-label="{escape(table["called"])}" class="{names}'
 
     return tag
 

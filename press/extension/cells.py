@@ -65,7 +65,7 @@ def arrange(app: Sphinx, doctree: nodes.document) -> None:
 
 
 def leave_out_unanswered(cell: nodes.container) -> None:
-    """Leave out what a lab's check or play says to who has not begun: a reader of the page cannot."""
+    """Leave out what a lab says to who has not begun: a reader of the page cannot."""
     for output in list(cell.children):
         told = output.astext() if "cell_output" in output.get("classes", []) else ""
         if UNANSWERED in f"{told}\n":

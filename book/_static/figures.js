@@ -33,8 +33,7 @@ function themed(layout, style) {
   const clear = "rgba(0,0,0,0)";
   const { sliders, title, ...rest } = layout;
   const result = { ...rest, paper_bgcolor: clear, plot_bgcolor: clear, dragmode: false, showlegend: false };
-  // The names of drawings beside each other stand nearer to these than to the title.
-  result.margin = { ...layout.margin, t: layout.annotations?.length ? 32 : 16, b: sliders ? 12 : 50 };
+  result.margin = { ...layout.margin, t: 16, b: sliders ? 12 : 50 };
   result.font = { ...layout.font, size: 13, color: text };
   for (const name of Object.keys(layout)) {
     if (!/^[xy]axis\d*$/.test(name)) continue;

@@ -4,6 +4,7 @@
 // what one sees of the text, and at the foot of the page at the foot of the window.
 document.addEventListener("DOMContentLoaded", () => {
   const DOWN = 1 / 3;
+  const NEAR = 3; // what is read, what came before it and what comes next: book.css shows these beside verdicts
   const column = document.getElementById("pst-secondary-sidebar");
   const nav = document.getElementById("pst-page-toc-nav");
   if (!column || !nav) return;
@@ -14,6 +15,7 @@ document.addEventListener("DOMContentLoaded", () => {
     const section = heading?.closest("article > section > section") ?? heading;
     return heading && section && item ? [{ link, item, heading, section }] : [];
   });
+  column.classList.toggle("short", Boolean(document.querySelector("article .beside > .verdicts")));
   let asked = false;
   /** @type {HTMLElement | undefined} */
   let chosen; // in the contents: where the page ends before it, its heading is not on top
@@ -46,11 +48,14 @@ document.addEventListener("DOMContentLoaded", () => {
     marked?.removeAttribute("aria-current");
     now?.setAttribute("aria-current", "location");
     marked = now;
-    for (const { link, item } of parts) {
+    const at = parts.findIndex(({ link }) => link === now);
+    const first = Math.max(0, Math.min(at - 1, parts.length - NEAR));
+    parts.forEach(({ link, item }, i) => {
       const holds = item.contains(now ?? null);
       link.classList.toggle("active", holds);
+      link.classList.toggle("near", i >= first && i < first + NEAR);
       item.classList.toggle("active", holds);
-    }
+    });
     if (now && !nav?.querySelector(":focus-visible")) bringIntoSight(now, column);
   }
   // Within the column alone: what would scroll the page, too, is no help to who reads it.
@@ -80,4 +85,16 @@ document.addEventListener("DOMContentLoaded", () => {
   }
   for (const kind of ["scroll", "resize", "load"]) addEventListener(kind, ask, { passive: true });
   ask();
+});
+
+// The theme brings the page one is on into the sight of the book's contents; the first entry that is seen of
+// them is whole.
+addEventListener("load", () => {
+  const sidebar = document.getElementById("pst-primary-sidebar");
+  const search = sidebar?.querySelector(".sidebar-primary-item:nth-child(2)");
+  if (!sidebar || !search || !sidebar.scrollTop) return;
+  const { bottom } = search.getBoundingClientRect();
+  const boxes = [...sidebar.querySelectorAll(".bd-links :is(a, p.caption)")].map((one) => one.getBoundingClientRect());
+  const cut = boxes.find((box) => box.top < bottom && box.bottom > bottom);
+  if (cut) sidebar.scrollTop -= Math.ceil(bottom - cut.top);
 });

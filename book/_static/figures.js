@@ -38,7 +38,8 @@ function themed(layout, style) {
   for (const name of Object.keys(layout)) {
     if (!/^[xy]axis\d*$/.test(name)) continue;
     // Fixed: a finger that points at a dot would move the axis.
-    const own = { ...layout[name], fixedrange: true };
+    const title = layout[name].title && { ...layout[name].title, font: { size: 13 } };
+    const own = { ...layout[name], ...(title && { title }), fixedrange: true };
     result[name] = { ...own, gridcolor: lines, zerolinecolor: lines, linecolor: lines };
   }
   return result;
@@ -59,18 +60,20 @@ const hasNamesAtEnds = (figure) => figure.classList.contains("plotly-figure-curv
 function nameEnds(drawing, data, colours) {
   const { yaxis } = drawing._fullLayout;
   const height = yaxis._length;
-  const names = data.map(({ name, y, line }, i) => (
-    { name, at: yaxis.d2p(y.at(-1)), colour: line?.color ?? colours[i % colours.length] }
-  )).sort((a, b) => a.at - b.at);
+  const names = data.map(({ name, y, line }, i) => {
+    const end = yaxis.d2p(y.at(-1));
+    return { name, end, at: end, colour: line?.color ?? colours[i % colours.length] };
+  }).sort((a, b) => a.at - b.at);
   names.forEach((one, i) => { if (i) one.at = Math.max(one.at, names[i - 1].at + LINE); });
   let lowest = height;
   for (const one of names.toReversed()) {
     one.at = Math.min(one.at, lowest);
     lowest = one.at - LINE;
   }
-  const annotations = names.map(({ name, at, colour }) => ({
-    text: `<span style="color:${colour}"><b>—</b></span> ${name}`, showarrow: false, align: "left",
-    xref: "paper", x: 1, xanchor: "left", yref: "paper", y: 1 - at / height, yanchor: "middle",
+  // A line leads from a curve's end to its name, which others may have moved.
+  const annotations = names.map(({ name, end, at, colour }) => ({
+    text: name, align: "left", xref: "paper", x: 1, xanchor: "left", yref: "paper", y: 1 - end / height,
+    yanchor: "middle", arrowhead: 0, arrowwidth: 1.5, arrowcolor: colour, ax: 16, ay: at - end,
   }));
   return Plotly.relayout(drawing, { annotations });
 }

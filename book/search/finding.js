@@ -30,13 +30,14 @@ export const wordsOf = (text) => (
   text.normalize("NFKC").toLowerCase().replaceAll("√", " sqrt ").match(WORD) ?? []
 );
 
-// What the index has of a word: itself, for what is half typed, and its stem. A symbol such as W_O
-// is one word; what has several parts is found by each, and without what joins them.
+// What the index has of a word: itself, for what is half typed, and its stem. What has several parts is
+// found by each, and without what joins them; but a symbol such as h_kv is no mention of its index.
 export function termsOf(word) {
   if (!book.terms.has(word)) {
     const pieces = word.split(/[_-]+/);
+    const parts = /^\p{L}_/u.test(word) ? [] : pieces;
     const words = pieces.length === 1 ? pieces
-      : [...(word.includes("_") ? [word] : []), pieces.join(""), ...pieces];
+      : [...(word.includes("_") ? [word] : []), pieces.join(""), ...parts];
     const telling = words.filter((one) => !book.stopwords.has(one));
     book.terms.set(word, [...new Set(telling.flatMap((one) => [book.stem(one), one]))]);
     for (const term of book.terms.get(word)) book.words.add(term);
@@ -63,8 +64,11 @@ function subject(typed) {
   return begin >= 0 && begin < end ? words.slice(begin, end).join(" ") : typed;
 }
 
+// A symbol is one word, and self-attention is two.
+const splitWords = (text) => wordsOf(text).flatMap((word) => (word.includes("_") ? [word] : word.split("-")));
+
 function typedWords(typed) {
-  const words = wordsOf(typed).flatMap((word) => (word.includes("_") ? [word] : word.split("-")));
+  const words = splitWords(typed);
   const telling = words.filter((word) => !book.stopwords.has(word));
   return [...new Set(telling.length ? telling : words)];
 }
@@ -86,8 +90,8 @@ export async function open({ pages, sections, claims, stopwords }) {
     pages: pages.map(([name, kind, title, lead, text, also], id) => (
       { id, kind, title, lead, text, also, address: `${name}.html`, number: number(name, kind) }
     )),
-    sections: sections.map(([page, anchor, heading, text, code, introduced], id) => (
-      { id, page, anchor, heading, text, code, introduced }
+    sections: sections.map(([page, anchor, heading, text, code, introduced = [], called = []], id) => (
+      { id, page, anchor, heading, text, code, introduced, called }
     )),
     claims: claims.map(([name, says, verdict, page, isErratum], id) => (
       { id, kind: "claim", name, says, verdict, page, isErratum }
@@ -123,13 +127,15 @@ function asked(word, isLast) {
     terms: isKnown ? [stem, ...(SAME.get(word) ?? []).map(book.stem)] : [word, ...swapped(word)],
     prefix: begins,
     fuzzy: !isKnown && !isBeginning && word.length > 3 ? 0.25 : false,
+    word,
+    taken: isKnown || isBeginning ? undefined : new Map(), // what it was taken for, and its worth
   };
 }
 
 // What each entry of an index is worth, and which of the typed words it has.
 function score(index, words) {
   const found = new Map();
-  words.forEach(({ terms, prefix, fuzzy }, i) => {
+  words.forEach(({ terms, prefix, fuzzy, taken }, i) => {
     const options = {
       prefix, fuzzy, boost: WEIGHTS,
       tokenize: (text) => text.split(" "), processTerm: (term) => term,
@@ -138,11 +144,32 @@ function score(index, words) {
       const entry = found.get(id) ?? { worth: 0, has: new Set(), match: new Set() };
       entry.worth += score;
       entry.has.add(i);
-      for (const term of Object.keys(match)) entry.match.add(term);
+      for (const term of Object.keys(match)) {
+        entry.match.add(term);
+        taken?.set(term, (taken.get(term) ?? 0) + score);
+      }
       found.set(id, entry);
     }
   });
   return found;
+}
+
+// The words that were not typed rightly, each with what it was taken for.
+function corrected(words) {
+  return words.flatMap(({ word, taken }) => {
+    if (!taken?.size) return [];
+    const [most] = [...taken].reduce((one, other) => (other[1] > one[1] ? other : one));
+    const known = [...book.terms.keys()].filter((one) => (
+      /^\p{L}+$/u.test(one) && book.stem(one) === book.stem(most)
+    ));
+    const meant = known.sort((one, other) => apart(one, word) - apart(other, word))[0];
+    return meant ? [{ word, meant }] : [];
+  });
+}
+
+function apart(one, other) {
+  const strange = (letters, among) => [...letters].filter((letter) => !among.includes(letter)).length;
+  return strange(one, other) + strange(other, one) + Math.abs(one.length - other.length);
 }
 
 // How much a word tells: one that many sections have tells little.
@@ -154,7 +181,8 @@ function rarities(found, words) {
 
 const sum = (numbers) => numbers.reduce((total, number) => total + number, 0);
 const best = (entries) => entries.sort((a, b) => b.worth - a.worth);
-const stems = (text) => wordsOf(text).filter((word) => !book.stopwords.has(word)).map(book.stem);
+const stems = (text) => splitWords(text).filter((word) => !book.stopwords.has(word)).map(book.stem);
+const stemmed = (text) => stems(text).join(""); // layer norm, LayerNorm
 const joined = (text) => ` ${wordsOf(text).join(" ")} `;
 
 export function search(question) {
@@ -202,7 +230,10 @@ export function search(question) {
     .filter(([, hit]) => share(hit) >= CLAIMED)
     .map(([id, hit]) => ({ ...book.claims[id], ...hit, worth: weighed(hit) })));
   const found = inOrder(worthy(best(pages)));
-  return arranged(question.trim().toLowerCase(), stems(typed), found, worthy(claims));
+  const slips = corrected(words);
+  const meant = new Map(slips.map((slip) => [book.stem(slip.word), book.stem(slip.meant)]));
+  const sought = stems(typed).map((stem) => meant.get(stem) ?? stem);
+  return { slips, ...arranged(question.trim().toLowerCase(), sought, found, worthy(claims)) };
 }
 
 // Chapters that are worth about as much stand in the book's order: a reader needs the earlier first.
@@ -215,7 +246,7 @@ function inOrder(pages) {
 
 // First what bears this name, then the chapter, or else the page, with these words in its title, then
 // what the glossary or the reference says of them (before it, where a definition is asked for), with
-// the chapter that introduces the term, then what is worth most.
+// the chapters that introduce the term, then what is worth most.
 function arranged(typed, asked, pages, claims) {
   const named = [
     ...claims.filter((claim) => typed.includes("/") && `/${claim.name}`.endsWith(`/${typed}`)),
@@ -224,15 +255,16 @@ function arranged(typed, asked, pages, claims) {
   const byTitle = pages.filter(({ title, also }) => hasAll(stems(`${title} ${also}`), asked));
   const bearing = byTitle.find(({ kind }) => kind === "chapter") ?? byTitle[0];
   const isMeant = {
-    [GLOSSARY]: ({ heading }) => stems(heading).join() === asked.join(),
+    [GLOSSARY]: ({ heading, called }) => [heading, ...called].some((name) => stemmed(name) === asked.join("")),
     [REFERENCE]: ({ heading }) => heading.toLowerCase() === typed,
   };
   const said = pages.filter(({ address }) => address in isMeant).flatMap(({ address, sections }) => (
     sections.filter((section) => section.text && isMeant[address](section))
       .map((section) => ({ ...section, kind: "entry", address }))
   ));
-  const introducing = pages.filter(({ id }) => id === said[0]?.introduced);
-  const titled = introducing.some((page) => page !== bearing) ? [] : [bearing].filter(Boolean);
+  const introducing = pages.filter(({ id }) => said[0]?.introduced.includes(id))
+    .sort((a, b) => a.id - b.id).slice(0, FIRST - 1);
+  const titled = introducing.length && !introducing.includes(bearing) ? [] : [bearing].filter(Boolean);
   const told = DEFINING.test(typed) ? [...said.slice(0, 1), ...titled] : [...titled, ...said.slice(0, 1)];
   const own = titled.length ? [...named, ...told] : [...told, ...introducing, ...named];
   // Of the audits, which repeat each other, one.
@@ -243,8 +275,16 @@ function arranged(typed, asked, pages, claims) {
   const first = [...new Set([...own, ...rest])].slice(0, Math.max(FIRST, named.length));
   return {
     first,
-    entries: [...pages, ...claims].filter((entry) => !first.includes(entry)),
+    entries: [...pages.flatMap((page) => without(first, page)), ...claims].filter((entry) => !first.includes(entry)),
   };
+}
+
+// A page without the entries that are shown by themselves.
+function without(shown, page) {
+  const isShown = ({ anchor }) => shown.some((one) => one.address === page.address && one.anchor === anchor);
+  if (!page.sections.some(isShown)) return [page];
+  const sections = page.sections.filter((section) => !isShown(section));
+  return sections.length ? [{ ...page, sections }] : [];
 }
 
 const hasAll = (words, asked) => asked.length > 0 && asked.every((word) => words.includes(word));

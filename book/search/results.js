@@ -13,12 +13,10 @@ const PIECES = /([\p{L}\p{N}]+(?:_(?:[\p{L}\p{N}]+|\([^()]*\)))*(?:\^(?:[\p{L}\p
 // A name with two of these is a name in code.
 const SYMBOL = /^(\p{L}|head|[\p{L}\p{N}]+(?=\^|_\())((?:_[^_^]+)?)(?:\^(.+))?$/u;
 
+const isMatch = (piece, match) => wordsOf(piece).some((word) => termsOf(word).some((term) => match.has(term)));
+
 function pieces(text, match) {
-  return text.split(PIECES).map((piece, i) => ({
-    piece,
-    isFound: i % 2 === 1
-      && wordsOf(piece).some((word) => termsOf(word).some((term) => match.has(term))),
-  }));
+  return text.split(PIECES).map((piece, i) => ({ piece, isFound: i % 2 === 1 && isMatch(piece, match) }));
 }
 
 function typeset(piece) {
@@ -57,6 +55,16 @@ function excerpt(text, match) {
   return piece ? [make("p", {}, ...marked(piece, match))] : [];
 }
 
+// Of a section that has the found words in its code alone, these names.
+function excerptOf({ text, code, match }) {
+  const isInText = pieces(text, match).some(({ isFound }) => isFound);
+  const names = isInText ? [] : code.split(" ").filter((name) => isMatch(name, match)).slice(0, 3);
+  if (!names.length) return excerpt(text, match);
+  return [make("p", {}, "in its code: ", ...names.flatMap((name, i) => (
+    [i ? ", " : "", make("code", {}, name)]
+  )))];
+}
+
 function shownPage(page) {
   const href = ROOT + page.address;
   const number = page.number ? [make("span", { class: "search-number" }, page.number), " "] : [];
@@ -68,7 +76,7 @@ function shownPage(page) {
   ));
   const below = sections.map((section) => make("li", {},
     make("a", { href: `${href}#${section.anchor}` }, ...marked(section.heading, section.match)),
-    ...excerpt(section.text, section.match),
+    ...excerptOf(section),
   ));
   return make("li", {},
     make("a", { href }, ...number, title),

@@ -34,7 +34,7 @@ function attach(form) {
       status.textContent = "Opening the index …";
       return;
     }
-    const { first, entries } = search(typed);
+    const { slips, first, entries } = search(typed);
     if (first.length) results.append(shownGroup("Best results", first));
     const counts = [];
     for (const { kind, name, shown } of GROUPS) {
@@ -45,7 +45,8 @@ function attach(form) {
     }
     const all = first.length + entries.length;
     if (all) {
-      status.textContent = `${plural(all, "result")}${
+      const taken = slips.map(({ word, meant }) => `No page has “${word}”; shown is “${meant}”. `).join("");
+      status.textContent = `${taken}${plural(all, "result")}${
         counts.length ? `: the best ${first.length}, then ${counts.join(", ")}` : ""}.`;
       return;
     }

@@ -44,6 +44,7 @@ PAGES = {
     "holds": DRAWINGS["green-ink"],
     "near": ("#0062a0", "#6ab7ec"),  # of a verdict: rounded, or drawn at random
     "wrong": DRAWINGS["orange-ink"],
+    "conflict": DRAWINGS["pink-ink"],
 }
 GREY = "#888888"
 

@@ -20,8 +20,9 @@ NONE, WEIGHT = PAGES["panel"][0].upper(), ROLES["weight"][0].upper()
 SEQUENTIAL = [[0.0, NONE], [1.0, WEIGHT]]  # of weights, from none to all
 SYMBOLS = ("x-thin", "diamond-open")
 DOTS = ("circle", "diamond", "square", "triangle-up")
-# As many as there are lines in one figure, so that no two share both colour and dash.
-DASHES = ("solid", "dash", "dot", "dashdot", "longdash")
+# As many as there are lines in one figure, so that no two share a colour or a dash.
+LINES = (*COLOURS, WEIGHT, GREY)
+DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 PLACES = 3
 
@@ -227,7 +228,7 @@ def lines(
     for i, (name, y) in enumerate(curves.items()):
         if len(y) != len(x):
             raise ValueError(f"{name!r} has {len(y)} values for {len(x)} places in x")
-        line = {"color": COLOURS[i % len(COLOURS)], "dash": DASHES[i % len(DASHES)], "width": 3}
+        line = {"color": LINES[i % len(LINES)], "dash": DASHES[i % len(DASHES)], "width": 3}
         curve = {"type": "scatter", "mode": "lines", "line": line}
         traces.append({**curve, "name": name, "x": list(x), "y": y})
     if marks:

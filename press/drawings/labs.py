@@ -196,7 +196,7 @@ def head_hunt() -> Drawing:
         write(d, LEFT + 144 * i, 24, f"… it was too {ending}", bold=True)
         for j, (word, weight) in enumerate(zip(words, found, strict=True)):
             x, y = LEFT + 144 * i, 36 + 32 * j
-            d.box(x, y + 17, 2 + 74 * weight, 10, colour=(VALUE, QUERY)[j], shade=0.7, round_by=2)
+            d.box(x, y + 17, 2 + 160 * weight, 10, colour=(VALUE, QUERY)[j], shade=0.7, round_by=2)
             write(d, x, y + 13, f"{word} {weight:.2f}")
     return d
 

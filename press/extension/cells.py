@@ -31,6 +31,7 @@ STRING = re.compile(
 )
 BEGINNING = re.compile(r"^( +)([^<&\s]|&#?\w+;)")
 REMARK = re.compile(r'(<span class="c">)(# ?[^\s<]+)')
+UNANSWERED = " is still the stub.\n"  # what an exercise's check says before there is an answer
 SOME = 3  # names that a fold's line has
 PRINTED = 50  # columns of what is printed that phones show in small type
 NUMBER = re.compile(r"""(?<![\w.])[\[('"−-]*\d[\d.,]*""")
@@ -56,10 +57,19 @@ def arrange(app: Sphinx, doctree: nodes.document) -> None:
         count_lines(fold)
     name_rows(folds)
     for cell in cells:
+        leave_out_unanswered(cell)
         if is_verdict(cell) and "beside" not in cell.parent["classes"]:
             put_beside(cell)
         if "tag_raises-exception" in cell["classes"]:
             label_error(cell)
+
+
+def leave_out_unanswered(cell: nodes.container) -> None:
+    """Leave out what a lab says to who has not begun: a reader of the page cannot."""
+    for output in list(cell.children):
+        told = output.astext() if "cell_output" in output.get("classes", []) else ""
+        if UNANSWERED in f"{told}\n":
+            cell.remove(output)
 
 
 def is_verdict(node: nodes.Node) -> bool:

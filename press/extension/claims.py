@@ -79,7 +79,8 @@ def write_tally(doctree: nodes.document) -> None:
     document = ledger.open_document(shown[0].claim.document)
     for printed in list(doctree.findall(nodes.literal_block)):
         if printed.astext().strip() == document.tally():
-            whole = counted(document, "in the whole document")
+            if len(shown) < len(list(document)):
+                whole = counted(document, "in the whole document")
             printed.parent.remove(printed)
     top = next(doctree.findall(nodes.section))
     words = [at for at, part in enumerate(top) if isinstance(part, nodes.paragraph)]

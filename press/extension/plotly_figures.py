@@ -20,7 +20,13 @@ PARTS = ("data", "layout", "frames")
 # What the page writes above the drawing, and plotly leaves out: pixels of height.
 TITLE, KEY = 44, 40
 LINE = 16  # pixels from name to name at the ends of curves
-DASHES = {"dash": "6 4", "dot": "1.5 3", "dashdot": "6 3 1.5 3", "longdash": "10 4"}
+DASHES = {
+    "dash": "6 4",
+    "dot": "1.5 3",
+    "dashdot": "6 3 1.5 3",
+    "longdash": "10 4",
+    "longdashdot": "10 3 1.5 3",
+}
 SHAPES = {
     "diamond": "M10 1l5 5-5 5-5-5Z",
     "square": "M6 2h8v8h-8Z",

@@ -151,6 +151,8 @@ def formula_text(tex: str) -> str:
 
     >>> formula_text(r"\frac{QK^\top}{\sqrt{d_k + d_r}}"), formula_text(r"\tfrac1{15}")
     ('QK^T/√(d_k + d_r)', '1/15')
+    >>> formula_text(r"-\infty"), formula_text(r"\sqrt 2"), formula_text(r"d_\text{kv-lora}")
+    ('−∞', '√2', 'd_(kv-lora)')
     """
     if DRAWN.search(tex):
         return "…"
@@ -159,6 +161,8 @@ def formula_text(tex: str) -> str:
     while tex != (tex := FRACTION.sub(fraction, tex)):
         pass
     tex = re.sub(r"\\([A-Za-z]+)", lambda match: SIGNS.get(match[1], match[0]), tex)
+    tex = re.sub(r"√\s+(?=\w)", "√", tex)
+    tex = re.sub(r"-(?!\w)|(?<!\w)-|-(?=\d)", "−", tex)
     tex = re.sub(r"([_^√])\{(\w+)\}", r"\1\2", tex)
     tex = re.sub(r"([_^])\{\(?([^{}()]*)\)?\}", r"\1(\2)", tex)
     text = re.sub(r"[\\{}]", "", tex)
@@ -181,6 +185,15 @@ def terms(doctree: nodes.document) -> set[str]:
     return {link["reftargetid"] for link in links if link["reftarget"] == GLOSSARY}
 
 
+def other_names(text: str) -> list[str]:
+    """Find what an entry of the glossary says that its term is called as well.
+
+    >>> other_names("GQA: heads that share."), other_names("The logarithm, lse for short.")
+    (['GQA'], ['lse'])
+    """
+    return re.findall(r"^[A-Z]{2,}(?=:)|(?<=\bAlso called )[^.;]+|\S+(?= for short)", text)
+
+
 def numberless(title: str) -> str:
     """Leave out a number that stands before a title: a result shows it beside."""
     return re.sub(r"^\d+\.\s+", "", title)
@@ -191,11 +204,10 @@ def entries(app: Sphinx) -> dict[str, list[list[Any]]]:
     pages: list[list[Any]] = []
     sections: list[list[Any]] = []
     places = {name: place for place, (_, name) in enumerate(contents.order())}
-    introduced = {
-        term: places[name]
-        for name in reversed(contents.notebooks("chapters"))
-        for term in terms(app.env.get_doctree(name))
-    }
+    introduced: dict[str, list[int]] = {}
+    for name in contents.notebooks("chapters"):
+        for term in terms(app.env.get_doctree(name)):
+            introduced.setdefault(term, []).append(places[name])
     for name in places:
         page, *rest = parts(app.env.get_doctree(name))
         kind = KINDS.get(name.partition("/")[0], "page")
@@ -211,8 +223,8 @@ def entries(app: Sphinx) -> dict[str, list[list[Any]]]:
             known.update(names)
             if part.anchor:
                 row = [places[name], part.anchor, part.heading, part.text, " ".join(names)]
-                if name == GLOSSARY and part.anchor in introduced:
-                    row.append(introduced[part.anchor])
+                if name == GLOSSARY:
+                    row += [introduced.get(part.anchor, []), other_names(part.text)]
                 sections.append(row)
     claims = [
         [

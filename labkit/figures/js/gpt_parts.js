@@ -15,7 +15,7 @@ const SIDE = 240; // of the large map
 // All heads as small maps, which are buttons, each with a box that switches the head on and off.
 export function overview(view, [layers, h], choose) {
   const { node, buttons } = buttonGrid({
-    label: "All heads",
+    label: "Each head’s weights (layer, head)",
     rows: range(layers).map((layer) => `layer ${layer}`),
     columns: range(h).map((head) => `head ${head}`),
     press: choose,

@@ -43,6 +43,9 @@ function render({ model, el }) {
     ),
   );
 
+  const offered = row(...models);
+  offered.classList.add("live-models");
+
   function resize(factor) {
     view.set("h", view.get("h") * factor);
     view.set("d_k", view.get("d_k") / factor);
@@ -78,14 +81,18 @@ function render({ model, el }) {
       most: 1,
       names: lengths.map((length) => (NAMED.includes(length) ? whole(length) : "")),
       texts: byLength.map((one, i) => (i === here ? `▾${percent(one)}` : "")),
-      told: `The share rises with the length: ${percent(share)} at ${n}, half at ${2 * d_model}.`,
+      told: `The share rises with the length: ${percent(share)} at ${whole(n)}, half at ${whole(2 * d_model)}.`,
+    });
+    byWidth.forEach(([, chosen], i) => {
+      const isHere = [n, d_model, h, d_k].every((size, k) => size === chosen[k]);
+      models[i].setAttribute("aria-pressed", String(isHere));
     });
     able(cut, heads.includes(2 * h) && widths.includes(d_k / 2));
     able(join, heads.includes(h / 2) && widths.includes(2 * d_k));
     const total = h * d_k;
-    const relation = total === d_model ? "the width of the model" : `not d_model, ${d_model}`;
+    const relation = total === d_model ? "the width of the model" : `not d_model, ${whole(d_model)}`;
     told.say(
-      `The heads together are ${h} · ${d_k} = ${total} wide, ${relation}. The two products are ` +
+      `The heads together are ${h} · ${whole(d_k)} = ${whole(total)} wide, ${relation}. The two products are ` +
         `${percent(share)} of the FLOPs; they equal the projections at ` +
         `n = ${whole(2 * d_model)}.`,
     );
@@ -100,7 +107,7 @@ function render({ model, el }) {
   }
 
   view.add(
-    row(...models),
+    offered,
     sliders(
       slider(view, "n", { label: "Length n" }),
       slider(view, "d_model", { label: "Width d_model" }),

@@ -98,11 +98,11 @@ def rotary_key_apart() -> Drawing:
     d.box(middle, 112, 140, 30, "k^R", shade=SHADE)
     d.text(left + 180, 160, "kept once, for all heads", size=SMALL, colour="faint")
     # As a formula is set: one part over the other, with a bar between them and one on the root.
-    d.text(left + 100, 208, "score  =", anchor="end")
+    d.text(left + 130, 208, "score  =", anchor="end")
     d.text(left + 200, 194, "U_i^T q_i · c  +  q_i^R · k^R")
-    d.line((left + 110, 204), (left + 290, 204), colour="ink", width=1)
+    d.line((left + 138, 204), (left + 262, 204), colour="ink", width=1)
     d.text(left + 200, 223, "d_k + d_r")
-    root = ((160, 217), (163, 215), (167, 226), (171, 210), (232, 210))
+    root = ((164, 217), (167, 215), (171, 226), (175, 210), (226, 210))
     d.line(*((left + x, y) for x, y in root), colour="ink", width=1)
     return d
 

@@ -191,7 +191,7 @@ function parts(view) {
 
 /** @type {Render} */
 function render({ model, el }) {
-  const view = new View({ model, el }, "change the story");
+  const view = new View({ model, el }, "write a word");
   const lent = loan(view, (hadFocus) => {
     if (hadFocus) text.box.focus();
     draw();

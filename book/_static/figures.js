@@ -27,7 +27,7 @@ function coloured(text, style) {
 }
 
 // Title and key stand above the drawing, as text of the page.
-function themed(layout, style) {
+function themed(data, layout, style) {
   const text = style.getPropertyValue("--pst-color-text-base").trim();
   const lines = style.getPropertyValue("--pst-color-border").trim();
   const clear = "rgba(0,0,0,0)";
@@ -35,11 +35,18 @@ function themed(layout, style) {
   const result = { ...rest, paper_bgcolor: clear, plot_bgcolor: clear, dragmode: false, showlegend: false };
   result.margin = { ...layout.margin, t: 16, b: sliders ? 12 : 50 };
   result.font = { ...layout.font, size: 13, color: text };
+  // Between the cells of a map a line of the grid would read as a minus sign before a number.
+  const isMap = data.some(({ type }) => type === "heatmap");
   for (const name of Object.keys(layout)) {
     if (!/^[xy]axis\d*$/.test(name)) continue;
     // Fixed: a finger that points at a dot would move the axis.
     const title = layout[name].title && { ...layout[name].title, font: { size: 13 } };
-    const own = { ...layout[name], ...(title && { title }), fixedrange: true };
+    const own = {
+      ...layout[name],
+      ...(title && { title }),
+      ...(isMap && { showgrid: false, zeroline: false }),
+      fixedrange: true,
+    };
     result[name] = { ...own, gridcolor: lines, zerolinecolor: lines, linecolor: lines };
   }
   return result;
@@ -135,7 +142,7 @@ async function draw(figure) {
   const width = drawing.clientWidth || PAPER_WIDTH;
   widths.set(drawing, width);
   const height = parseFloat(getComputedStyle(drawing).minHeight);
-  const fitting = { ...themed(layout, style), width, height };
+  const fitting = { ...themed(data, layout, style), width, height };
   if (width < NARROW) data.filter((trace) => trace.texttemplate).forEach((trace) => small(trace, fitting));
   const isNamed = hasNamesAtEnds(figure);
   if (isNamed) fitting.margin.r = LETTER * (3 + Math.max(...data.map(({ name }) => name.length)));

@@ -20,7 +20,7 @@ ROLES = {
 }
 DRAWINGS = {
     "ink": ("#1b1f24", "#e6e8eb"),
-    "faint": ("#6b7280", "#9aa4b2"),
+    "faint": ("#6b7280", "#a8b1be"),
     "paper": ("#ffffff", "#14181e"),
     "accent": ROLES["weight"],
     **HEADS,
@@ -40,7 +40,7 @@ PAGES = {
     "ground": ("#fdfcfa", "#15171c"),
     "raised": ("#fff", "#1f2229"),
     "text": ("#1d1f25", "#e5e4df"),
-    "muted": ("#575b66", "#a7abb5"),
+    "muted": ("#575b66", "#b4b8c1"),
     "holds": DRAWINGS["green-ink"],
     "near": ("#0062a0", "#6ab7ec"),  # of a verdict: rounded, or drawn at random
     "wrong": DRAWINGS["orange-ink"],

@@ -84,7 +84,7 @@ def absorbed() -> Drawing:
 
 def rotary_key_apart() -> Drawing:
     """A query and what is kept of a token, each with a part without positions and a rotary part."""
-    d = Drawing(214)
+    d = Drawing(230)
     left, middle = 30, 250
     parts = ((left, 210, "no positions"), (middle, 140, "rotated"))
     for x, width, name in parts:
@@ -97,7 +97,13 @@ def rotary_key_apart() -> Drawing:
     d.box(left, 112, 210, 30, "c", shade=SHADE)
     d.box(middle, 112, 140, 30, "k^R", shade=SHADE)
     d.text(left + 180, 160, "kept once, for all heads", size=SMALL, colour="faint")
-    d.text(left + 180, 196, "score = (U_i^T q_i · c  +  q_i^R · k^R) / √(d_k + d_r)")
+    # As a formula is set: one part over the other, with a bar between them and one on the root.
+    d.text(left + 130, 208, "score  =", anchor="end")
+    d.text(left + 200, 194, "U_i^T q_i · c  +  q_i^R · k^R")
+    d.line((left + 138, 204), (left + 262, 204), colour="ink", width=1)
+    d.text(left + 200, 223, "d_k + d_r")
+    root = ((164, 217), (167, 215), (171, 226), (175, 210), (226, 210))
+    d.line(*((left + x, y) for x, y in root), colour="ink", width=1)
     return d
 
 

@@ -15,7 +15,7 @@ const SIDE = 240; // of the large map
 // All heads as small maps, which are buttons, each with a box that switches the head on and off.
 export function overview(view, [layers, h], choose) {
   const { node, buttons } = buttonGrid({
-    label: "All heads",
+    label: "Each head’s weights (layer, head)",
     rows: range(layers).map((layer) => `layer ${layer}`),
     columns: range(h).map((head) => `head ${head}`),
     press: choose,
@@ -48,7 +48,8 @@ export function overview(view, [layers, h], choose) {
       cells.forEach((line, layer) =>
         line.forEach(({ made, map, box }, head) => {
           const weights = maps[layer][head];
-          map.style.maskImage = maskOf(weights.flat().map((x) => Math.round(STEPS * x)), n);
+          const steps = weights.flat().map((x) => Math.round(STEPS * x));
+          map.style.setProperty("--map", maskOf(steps, n));
           box.checked = view.get("heads_on")[layer][head];
           made.classList.toggle("live-off", !box.checked);
           const chosen = layer === view.get("layer") && head === view.get("head");

@@ -6,6 +6,7 @@ import { percent, show, whole } from "./text.js";
 import { View } from "./view.js";
 
 const BYTES = 4;
+const SIZES = ["n", "d_model", "h", "d_k"];
 const NAMED = [16, 128, 1024, 8192, 65536];
 
 /** @typedef {{ d_model: number, h: number, d_k: number }} Sizes */
@@ -28,6 +29,23 @@ function readable(x, units) {
   return `${size === 1 ? whole(x) : show(x / size, 2)} ${unit}`.trim();
 }
 
+// Models whose sizes a button sets; where the sizes are a model's, its button is pressed.
+function offer(view) {
+  const byWidth = Object.entries(view.get("models")).sort(([, a], [, b]) => a[1] - b[1]);
+  const buttons = byWidth.map(([name, sizes]) =>
+    button(name, () => SIZES.forEach((trait, i) => view.set(trait, sizes[i]))),
+  );
+  const node = row(...buttons);
+  node.classList.add("live-models");
+  function draw() {
+    byWidth.forEach(([, sizes], i) => {
+      const isHere = SIZES.every((trait, k) => view.get(trait) === sizes[k]);
+      buttons[i].setAttribute("aria-pressed", String(isHere));
+    });
+  }
+  return { node, draw };
+}
+
 /** @type {Render} */
 function render({ model, el }) {
   const view = new View({ model, el }, "move a size");
@@ -36,12 +54,7 @@ function render({ model, el }) {
   const shares = bars({ colour: "orange", touching: true });
   shares.node.classList.add("live-shares");
   const told = spoken([2, 3]);
-  const byWidth = Object.entries(view.get("models")).sort(([, a], [, b]) => a[1] - b[1]);
-  const models = byWidth.map(([name, sizes]) =>
-    button(name, () =>
-      ["n", "d_model", "h", "d_k"].forEach((trait, i) => view.set(trait, sizes[i])),
-    ),
-  );
+  const models = offer(view);
 
   function resize(factor) {
     view.set("h", view.get("h") * factor);
@@ -78,14 +91,15 @@ function render({ model, el }) {
       most: 1,
       names: lengths.map((length) => (NAMED.includes(length) ? whole(length) : "")),
       texts: byLength.map((one, i) => (i === here ? `▾${percent(one)}` : "")),
-      told: `The share rises with the length: ${percent(share)} at ${n}, half at ${2 * d_model}.`,
+      told: `The share rises with the length: ${percent(share)} at ${whole(n)}, half at ${whole(2 * d_model)}.`,
     });
+    models.draw();
     able(cut, heads.includes(2 * h) && widths.includes(d_k / 2));
     able(join, heads.includes(h / 2) && widths.includes(2 * d_k));
     const total = h * d_k;
-    const relation = total === d_model ? "the width of the model" : `not d_model, ${d_model}`;
+    const relation = total === d_model ? "the width of the model" : `not d_model, ${whole(d_model)}`;
     told.say(
-      `The heads together are ${h} · ${d_k} = ${total} wide, ${relation}. The two products are ` +
+      `The heads together are ${h} · ${whole(d_k)} = ${whole(total)} wide, ${relation}. The two products are ` +
         `${percent(share)} of the FLOPs; they equal the projections at ` +
         `n = ${whole(2 * d_model)}.`,
     );
@@ -100,7 +114,7 @@ function render({ model, el }) {
   }
 
   view.add(
-    row(...models),
+    models.node,
     sliders(
       slider(view, "n", { label: "Length n" }),
       slider(view, "d_model", { label: "Width d_model" }),
@@ -111,7 +125,7 @@ function render({ model, el }) {
     told.node,
     row(table.node, shares.node),
   );
-  view.follow(["n", "d_model", "h", "d_k"], draw);
+  view.follow(SIZES, draw);
   return view.close;
 }
 

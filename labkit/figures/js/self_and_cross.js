@@ -7,7 +7,7 @@ import { coloured } from "./tables.js";
 import { show } from "./text.js";
 import { View } from "./view.js";
 
-const [QUESTIONS, ITSELF] = ["who does what", "the note itself"];
+const [QUESTIONS, ITSELF, OWN] = ["who does what", "the note itself", "your own query"];
 const WIDE = 400; // of the drawing of both texts
 const SIDE = 320; // of the plane
 const MIDDLE = SIDE / 2;
@@ -132,6 +132,8 @@ function render({ model, el }) {
     const { words, rows, Q, K, scores, weights, outputs, answers } = found;
     const names = view.get("given").answers;
     const asks = view.get("asking");
+    turn.classList.toggle("live-idle", asks !== OWN);
+    turn.querySelectorAll("input").forEach((input) => (input.disabled = asks !== OWN)); // nothing would move
     scene.draw(found, asks === QUESTIONS ? answers.map((line) => `“${names[best(line)]}”`) : []);
     map.draw(found);
     table.node.style.setProperty("--rows", String(rows.length));

@@ -191,7 +191,7 @@ function parts(view) {
 
 /** @type {Render} */
 function render({ model, el }) {
-  const view = new View({ model, el }, "change the story");
+  const view = new View({ model, el }, "write a word");
   const lent = loan(view, (hadFocus) => {
     if (hadFocus) text.box.focus();
     draw();
@@ -222,20 +222,29 @@ function render({ model, el }) {
 
   const half = (...nodes) => element("div", { class: "live-half" }, ...nodes);
   const title = element("p", { class: "live-side-title" }, "Each word's probability");
+  const words = row(next.node, half(title, said.node));
+  const place = element(
+    "span",
+    { class: "live-control live-place" },
+    counter(view, "layer", { label: "Chosen: layer" }),
+    counter(view, "head", { label: "head" }),
+  );
+  const heads = [
+    row(
+      button("All heads on", () => view.set("heads_on", found.all.map((flags) => [...flags]))),
+      place,
+    ),
+    missed.node,
+    row(half(small.node), ...(roomy() ? [large.node] : [])),
+  ];
   view.add(
     row(element("label", { class: "live-control" }, "A story about", select)),
     text.node,
     taps,
     row(one, play, back, slider(view, "temperature", { label: "Temperature (0: the likeliest)" })),
     told.node,
-    row(next.node, half(title, said.node)),
-    row(
-      button("All heads on", () => view.set("heads_on", found.all.map((flags) => [...flags]))),
-      counter(view, "layer", { label: "Chosen: layer" }),
-      counter(view, "head", { label: "head" }),
-    ),
-    missed.node,
-    row(half(small.node), roomy() ? large.node : fold("The chosen head, large", false, large.node)),
+    // On a phone the switches come first: so they stand on one screen with the story and what comes next.
+    ...(roomy() ? [words, ...heads] : [...heads, words, fold("The chosen head, large", false, large.node)]),
   );
   view.follow(["story", "heads_on", "layer", "head", "query", "key"], draw);
   return view.close;

@@ -14,7 +14,8 @@ const [LEFT, TOP, ACROSS, HIGH, WIDE, BELOW] = [34, 10, 380, 220, 424, 38];
 const [MOST_WORDS, MOST_TIME] = [4096, 4];
 const [RIGHT, GROUND] = [LEFT + ACROSS, TOP + HIGH];
 const ZERO = LEFT + 16; // clear of the axis, which a steep line would be taken for
-const right = (n) => ZERO + ((RIGHT - ZERO) * n) / MOST_WORDS;
+const END = RIGHT - 10; // of the lengths, so that what was measured there stands whole in the frame
+const right = (n) => ZERO + ((END - ZERO) * n) / MOST_WORDS;
 const up = (time) => GROUND - (HIGH * time) / MOST_TIME;
 
 // FLOPs, and the bytes that they have to move.
@@ -56,7 +57,7 @@ function axes() {
     ]),
     ...range(5).map((i) => {
       const n = i * 1024;
-      return text(right(n), GROUND + 16, whole(n), i === 4 ? "end" : "middle");
+      return text(right(n), GROUND + 16, whole(n), "middle");
     }),
     text((LEFT + RIGHT) / 2, GROUND + 33, "words in the cache of each text", "middle"),
   ];
@@ -68,8 +69,8 @@ function axes() {
 function chart(machine) {
   // For each text attention takes as long, however many there are: the wedge rises and sinks whole.
   const own = (n) => timeOf(attention(1, n), 1, machine);
-  const wedge = `M${ZERO} ${GROUND}V${up(own(0))}L${RIGHT} ${up(own(MOST_WORDS))}V${GROUND}Z`;
-  const weights = drawing("rect", { x: ZERO, y: TOP, width: RIGHT - ZERO, height: HIGH, class: "live-weights" });
+  const wedge = `M${ZERO} ${GROUND}V${up(own(0))}L${END} ${up(own(MOST_WORDS))}V${GROUND}Z`;
+  const weights = drawing("rect", { x: ZERO, y: TOP, width: END - ZERO, height: HIGH, class: "live-weights" });
   const caches = drawing("path", { d: wedge, class: "live-caches" });
   const without = drawing("path", { class: "live-without" });
   const off = drawing("text", { class: "live-off", x: ZERO + 12, y: TOP + 16 }); // the line leaves the drawing at once

@@ -19,7 +19,8 @@ class Table:
     """Show rows as a table.
 
     Args:
-        rows: the first names the columns; the first entry of each names the row. ``$n$`` is a symbol.
+        rows: the first names the columns; the first entry of each names the row; ``$n$`` is set as
+            a symbol.
         caption: what the table shows, where its columns do not say it.
 
     Raises:

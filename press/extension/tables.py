@@ -37,7 +37,7 @@ LONG = 16  # characters of words that need a column of their own width, of numbe
 NAME = 24  # characters of a row's name that a wide window keeps on one line
 MARK = 7  # characters of a word that is one of a few answers
 NONE = {"–", "none", "not measured"}  # in a column of numbers
-COUNTED = re.compile(r"[\w<>/]+ (?:= )?\d[\d,.]*(?= |$)")  # a word with its number
+COUNTED = re.compile(r"[\w<>/]+ (?:= )?\d[\d,.]*(?= |$)|\b[A-Z]+-\d\S*")  # a word with its number
 
 
 def dress(app: Sphinx, doctree: nodes.document) -> None:

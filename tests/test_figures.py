@@ -134,9 +134,15 @@ def test_a_table_is_text_in_columns_and_rows_in_a_page():
     captioned = tables.Table(("a",), ("b",), caption="c < d")
     assert repr(captioned) == "c < d\na\nb"
     assert "<table><caption>c &lt; d</caption><thead>" in captioned._repr_html_()
-    symbols = tables.Table(("without W_O", "in `code`"), ("-0.5 to -1e-3", "x-3"))._repr_html_()
-    assert "without <i>W</i><sub>O</sub></th>" in symbols
+    head = ("without W_O", "in `code`", "$n$ = 4", "by √d_k")
+    told = tables.Table(head, ("-0.5 to -1e-3", "x-3", "is_causal=n_q", ""))
+    symbols = told._repr_html_()
+    assert "without <i>W<sub>O</sub></i></th>" in symbols
     assert "<code>code</code></th>" in symbols
+    assert '<th scope="col"><i>n</i> = 4</th>' in symbols
+    assert 'by √<span style="text-decoration: overline"><i>d<sub>k</sub></i></span>' in symbols
+    assert "<td>is_causal=n_q</td>" in symbols
+    assert "n = 4  by √d_k" in repr(told)
     assert "−0.5 to −1e-3</th><td>x-3</td>" in symbols
 
 

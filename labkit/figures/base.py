@@ -228,7 +228,7 @@ def table(quantity: str, value: Any, axes: Sequence[Any]) -> str:
 
 def number_text(number: float) -> str:
     """Write a count as it is, any other number to a few places."""
-    return show(number, PLACES if isinstance(number, float) else None)
+    return show(number, PLACES if isinstance(number, float) else None).replace("-", "−")
 
 
 def as_rows(value: Any) -> list[list[float]]:

@@ -10,12 +10,17 @@ import torch
 
 __all__ = ["Matrix", "Table"]
 
+MINUS = re.compile(r"(?<![\w.,)\]])-(?=\d|inf\b)")
+ROOT = re.compile(r"√([A-Za-z]_[A-Za-z]|\d+)")
+SYMBOL = re.compile(r"\$([A-Za-z])\$|(?<![\w.=])([A-Za-z])_([A-Za-z])\b")
+
 
 class Table:
     """Show rows as a table.
 
     Args:
-        rows: the first names the columns; the first entry of each names the row.
+        rows: the first names the columns; the first entry of each names the row; ``$n$`` is set as
+            a symbol.
         caption: what the table shows, where its columns do not say it.
 
     Raises:
@@ -98,6 +103,7 @@ class Matrix:
 
 
 def in_columns(rows: Sequence[Sequence[str]], caption: str) -> str:
+    rows = [[entry.replace("$", "") for entry in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = [caption] if caption else []
     for first, *others in rows:
@@ -111,10 +117,21 @@ def caption_html(caption: str) -> str:
 
 
 def typeset(text: str) -> str:
-    """Set code between backticks, matrices such as W_O as symbols, and minus signs as such."""
-    text = re.sub(r"`(.+?)`", r"<code>\1</code>", escape(text))
-    text = re.sub(r"(?<![\w.,)\]])-(?=\d|inf\b)", "−", text)
-    return re.sub(r"\b([A-Z])_([A-Z])\b", r"<i>\1</i><sub>\2</sub>", text)
+    """Set code between backticks, symbols such as W_O and $n$, roots, and minus signs as such."""
+    parts = re.split(r"`(.+?)`", escape(text))
+    parts[::2] = [SYMBOL.sub(symbol, ROOT.sub(root, MINUS.sub("−", part))) for part in parts[::2]]
+    parts[1::2] = [f"<code>{part}</code>" for part in parts[1::2]]
+    return "".join(parts)
+
+
+def symbol(match: re.Match[str]) -> str:
+    alone, letter, below = match.groups()
+    return f"<i>{alone}</i>" if alone else f"<i>{letter}<sub>{below}</sub></i>"
+
+
+def root(match: re.Match[str]) -> str:
+    under = SYMBOL.sub(symbol, match[1])
+    return f'√<span style="text-decoration: overline">{under}</span>'
 
 
 def row_html(row: Sequence[str]) -> str:

@@ -12,9 +12,9 @@ from press.drawings.kit import HEADS, KEY, QUERY, SMALL, VALUE, Drawing
 PARTS = ("attention", "scale", "memory", "mask", "heads", "W_O")
 ROLES = {"Q": QUERY, "K": KEY, "V": VALUE}
 
-LEFT, SLOT, WIDE = 4, 75, 300  # of the heads, beside which the shapes stand
+LEFT, SLOT, WIDE = 4, 75, 300  # of the heads
 MIDDLE = LEFT + WIDE / 2
-SHAPES = 412
+RIGHT = LEFT + WIDE
 STREAM, PART, PART_WIDE = 70, 160, 240
 TALL = 28  # of a box of one line
 
@@ -46,8 +46,8 @@ def layer(newest: str) -> Drawing:
     d.arrow((MIDDLE, bottom + 2), (MIDDLE, bottom + 26))
     d.box(MIDDLE - 40, bottom + TALL, 80, TALL, "output")
     rows = ("n_q", "n_k") if "memory" in has else ("n", "n")
-    shape(d, top + 24, f"({rows[0]}, {rows[1]})")
-    shape(d, bottom + 47, f"({rows[0]}, d_v)")
+    shape(d, RIGHT, top + 24, f"({rows[0]}, {rows[1]})")
+    shape(d, MIDDLE + 40, bottom + 47, f"({rows[0]}, d_v)")
     return d
 
 
@@ -77,13 +77,13 @@ def layer_of_heads(newest: str) -> Drawing:
         d.grid(70, joined + 56, 4, 1, cell=168, cell_height=14, colour=of_row, shade=0.3)
         d.text(62, joined + 89, "W_O", anchor="end")
         d.arrow((MIDDLE, after), (MIDDLE, after + 26))
-        shape(d, joined + 89, "(h d_v, d_{model})")
+        shape(d, RIGHT - 26, joined + 89, "(h d_v, d_{model})")
     d.box(MIDDLE - 40, after + TALL, 80, TALL, "output")
-    shape(d, (top + bottom) / 2 + 5, "(B, h, n, d_v)")
-    shape(d, joined + 18, "(B, n, h d_v)")
-    shape(d, after + 47, "(B, n, d_{model})")
-    d.text(SHAPES, 154, "split", size=13, anchor="end", italic=True)
-    d.text(SHAPES, bottom + 30, "side by side", size=13, anchor="end", italic=True)
+    shape(d, RIGHT, (top + bottom) / 2 + 5, "(B, h, n, d_v)")
+    shape(d, 238, joined + 18, "(B, n, h d_v)")
+    shape(d, MIDDLE + 40, after + 47, "(B, n, d_{model})")
+    d.text(RIGHT + 8, 154, "split", size=13, anchor="start", italic=True)
+    d.text(RIGHT + 8, bottom + 30, "side by side", size=13, anchor="start", italic=True)
     return d
 
 
@@ -111,10 +111,10 @@ def projections(d: Drawing, newest: str, has: tuple[str, ...]) -> None:
                 n = "n_k" if i else "n_q"
             d.box(x, 96, 84, 24, f"({n}, {width})", colour=colour, round_by=0, size=SMALL)
     if "heads" in has:
-        shape(d, 29, "(B, n, d_{model})")
-        shape(d, 113, "(B, n, d_{model})")
+        shape(d, 268, 29, "(B, n, d_{model})")
+        shape(d, 298, 113, "(B, n, d_{model})")
     elif "memory" not in has:
-        shape(d, 29, "(n, d_{model})")
+        shape(d, MIDDLE + 40, 29, "(n, d_{model})")
 
 
 def mark(
@@ -126,8 +126,9 @@ def mark(
     d.text(x + width + 5, line, "new", colour="accent", size=SMALL, anchor="start", bold=True)
 
 
-def shape(d: Drawing, y: float, sizes: str) -> None:
-    d.text(SHAPES, y, sizes, size=13, anchor="end", colour="faint")
+def shape(d: Drawing, edge: float, y: float, sizes: str) -> None:
+    """Write a shape beside the right edge of what has it."""
+    d.text(edge + 8, y, sizes, size=13, anchor="start")
 
 
 def of_row(row: int, _: int) -> str:

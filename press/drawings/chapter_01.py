@@ -9,7 +9,7 @@ from press.drawings.block import layer
 from press.drawings.kit import KEY, QUERY, Drawing
 
 WORD = 62  # width of a word's box
-RAISED = {"bakes", "leo"}  # whose names would touch a neighbour's
+RAISED = {"bakes"}  # whose name would touch a neighbour's
 
 
 def two_questions() -> Drawing:
@@ -68,7 +68,10 @@ def keys_on_a_line() -> Drawing:
         d.line((at(key), axis - 5), (at(key), axis + 5), colour=KEY, width=4)
         d.text(at(key), axis + 22, f"{key:g}".replace("-", "−"), size=12, colour="faint")
         for i, word in enumerate(reversed(words)):
-            above = 16 * i + (16 if word in RAISED else 0)
+            above = 16 * i
+            if word in RAISED:
+                above += 18
+                d.line((at(key), axis - 9), (at(key), axis - 28), width=1)
             d.text(at(key), axis - 14 - above, word, size=12, colour=KEY)
     d.text(at(-5.7), 22, "verbs", bold=True)
     d.text(at(5), 22, "persons", bold=True)

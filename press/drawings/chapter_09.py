@@ -7,18 +7,18 @@ from press.drawings.kit import HEADS, Drawing
 
 def one_fine_picture() -> Drawing:
     """A head that gives most of its weight from "it" to "animal", and three things it may like."""
-    d = Drawing(252)
-    words = {"the animal": 58, "didn't cross": 158, "the street": 254, "because": 330, "it": 396}
-    for word, x in words.items():
+    d = Drawing(218)
+    words = {"the animal": 42, "didn't cross": 126, "the street": 207, "because": 277, "it": 318}
+    for word, x in (words | {"was too tired": 373}).items():
         d.text(x, 116, word, bold=word in ("the animal", "the street", "it"))
-    d.arrow((396, 98), (396, 40), (58, 40), (58, 98), colour=HEADS[0], width=3)
-    d.arrow((388, 98), (388, 72), (254, 72), (254, 98), colour=HEADS[0], width=1)
-    d.text(226, 32, "most of its weight", colour=HEADS[0], size=13)
-    d.text(322, 66, "a little", colour=HEADS[0], size=13)
-    d.text(210, 150, "was too tired", italic=True, colour="faint")
+    asks, animal, street = words["it"], words["the animal"], words["the street"]
+    d.arrow((asks, 98), (asks, 40), (animal, 40), (animal, 98), colour=HEADS[0], width=3)
+    d.arrow((asks - 8, 98), (asks - 8, 72), (street, 72), (street, 98), colour=HEADS[0], width=1)
+    d.text((asks + animal) / 2, 32, "most of its weight", colour=HEADS[0], size=13)
+    d.text((asks - 8 + street) / 2, 66, "a little", colour=HEADS[0], size=13)
     for i, question in enumerate(("takes the subject?", "the first noun?", "the living thing?")):
-        d.box(12 + 134 * i, 174, 128, 30, question, shade=0.06, size=13)
-    d.text(210, 234, "or does it understand?", bold=True)
+        d.box(12 + 134 * i, 140, 128, 30, question, shade=0.06, size=13)
+    d.text(210, 200, "or does it understand?", bold=True)
     return d
 
 

@@ -43,8 +43,8 @@ def prefill_in_pieces() -> Drawing:
         middle = top + rows * CELL / 2 + 5
         d.text(232, middle, f"{rows} queries, {first + rows} keys", anchor="start")
         top, first = top + rows * CELL + 10, first + rows
-    d.box(24, 230, 14, 14, shade=KEPT, round_by=0)
-    d.text(46, 242, "keys kept from earlier pieces", anchor="start", colour="faint")
+    d.box(24, 231, 12, 12, shade=KEPT, round_by=0)
+    d.text(44, 241, "keys kept from earlier pieces", anchor="start", colour="faint", size=SMALL)
     return d
 
 

@@ -29,7 +29,7 @@ def one_tile_at_a_time() -> Drawing:
     d.grid(232, 56, 8, 8, cell=17, shade=now)
     d.box(300, 90, 34, 34, shade=0, round_by=0)
     d.grid(384, 56, 8, 1, cell=17, shade=lambda i, j: NOW if i // 2 == 1 else DONE * (i < 2))
-    d.text(392, 48, "m, l, a", size=SMALL, colour="faint")
+    d.text(392.5, 51, "m, l, a", size=SMALL, colour="faint")
     d.text(300, 212, "4 scores exist; of the keys before,", colour="faint", size=SMALL)
     d.text(300, 228, "each row keeps what they came to", colour="faint", size=SMALL)
     d.box(242, 240, 12, 12, shade=DONE, round_by=0)

@@ -36,6 +36,7 @@ SOME = 3  # names that a fold's line has
 PRINTED = 50  # columns of what is printed that phones show in small type
 NUMBER = re.compile(r"""(?<![\w.])[\[('"−-]*\d[\d.,]*""")
 GAP = re.compile(r"(?<=\S) {2,}(?=\S)")
+WHOLE = 42  # characters of code in a sentence that a wide window keeps on one line
 TALL = 24  # lines on a phone that are more than half of its screen
 # A minus sign or hyphen and what it belongs to; tags, which stay as they are.
 HYPHEN = re.compile(r'<[^>]+>|(-(?:\w|&gt;|<span class="m">[^<]*</span>))')
@@ -56,6 +57,9 @@ def arrange(app: Sphinx, doctree: nodes.document) -> None:
     for fold in folds:
         count_lines(fold)
     name_rows(folds)
+    for code in doctree.findall(nodes.literal):
+        if len(code.astext()) <= WHOLE:
+            code["classes"] += ["whole"]
     for cell in cells:
         leave_out_unanswered(cell)
         if is_verdict(cell) and "beside" not in cell.parent["classes"]:

@@ -34,6 +34,10 @@ PHONE = 345  # pixels that a table has there; a character has LETTER, a column G
 LETTER, GAP, NAMES, LEAST_COLUMN, SENTENCE = 7.3, 10, 80, 46, 150
 SHORT = 8  # characters of names that stay beside their numbers
 LONG = 16  # characters of words that need a column of their own width, of numbers that break
+NAME = 24  # characters of a row's name that a wide window keeps on one line
+MARK = 7  # characters of a word that is one of a few answers
+NONE = {"–", "none", "not measured"}  # in a column of numbers
+COUNTED = re.compile(r"[\w<>/]+ (?:= )?\d[\d,.]*(?= |$)|\b[A-Z]+-\d\S*")  # a word with its number
 
 
 def dress(app: Sphinx, doctree: nodes.document) -> None:
@@ -123,14 +127,21 @@ def kind(texts: Iterable[str]) -> str:
     """
     told = [text for text in texts if text]
     numbers = [text for text in told if NUMBERS.fullmatch(text) and re.search(r"\d", text)]
-    if 2 * len(numbers) > sum(text != "–" for text in told):
+    if 2 * len(numbers) > sum(text not in NONE for text in told):
         return "numbers"
     return "words long" if max(map(len, told), default=0) > LONG else "words"
 
 
-def of_column(at: int, texts: Iterable[str]) -> str:
-    """Say what a column holds; of the first, which names the rows, only whether that is numbers."""
+def of_column(at: int, texts: Sequence[str]) -> str:
+    """Say what a column holds; of the first, which names the rows, only whether that is numbers.
+
+    >>> of_column(1, ["right", "wrong", "right"]), of_column(0, ["none", "half"])
+    ('words marks', '')
+    """
     what = kind(texts)
+    told = [text for text in texts if text]
+    if at and what == "words" and len({*told}) < min(len(told), 4):
+        what += " marks" * all(len(text) <= MARK and " " not in text for text in told)
     return what if at or what == "numbers" else ""
 
 
@@ -183,9 +194,11 @@ def dress_written(table: nodes.table) -> None:
     table["wide"] = on_a_phone([list(map(text_of, row)) for row in rows])
     for i, column in enumerate(zip(*rows, strict=False)):
         aligned = any("text-" in name for entry in column for name in entry["classes"])
-        what = of_column(i, map(text_of, column[1:])).split()
+        what = of_column(i, [*map(text_of, column[1:])]).split()
         if i and len(text_of(column[0])) > LONG:
             column[0]["classes"] += ["long"]
+        for entry in [] if i else column[1:]:
+            entry["classes"] += ["named"] if len(text_of(entry)) <= NAME else []
         for entry in column:
             entry["classes"] += [name for name in what if not (aligned and name == "numbers")]
             entry["classes"] += ["joined"] if is_whole(text_of(entry)) else []
@@ -216,7 +229,11 @@ def printed(table: str, name: str) -> str:
         column, what = next(at)
         held = RANGE.sub(r'<span class="joined">\g<0></span>', match[3])
         held = f"{int(held):,}" if THOUSANDS.fullmatch(held) else held.replace(" - ", " − ")
-        what = " ".join([what, *(["joined"] if is_whole(plain(match[3])) else [])]).strip()
+        if "col" in match[2]:
+            held = COUNTED.sub(r'<span class="counted">\g<0></span>', held)
+        if not column and "row" in match[2] and len(plain(match[3])) <= NAME:
+            what += " named"
+        what = " ".join([*what.split(), *(["joined"] if is_whole(plain(match[3])) else [])])
         mark = f' class="{what}"' if what else ""
         if two and column == 1 and match[1] == "td":
             return f'<th scope="row"{match[2]}{mark}>{held}</th>'

@@ -30,6 +30,7 @@ declare var whenLaidOut: (element: Element, act: () => void) => void;
 // From Bootstrap, which the theme brings.
 declare const bootstrap: {
   Popover: { getOrCreateInstance(element: Element, options: object): { show(): void; hide(): void } };
+  Tooltip: { getInstance(element: Element): { update(): void } | null };
 };
 
 interface Window {

@@ -16,18 +16,42 @@ document.addEventListener("DOMContentLoaded", () => {
     const link = inCard(at) ? null : at.closest("article a");
     return cards.has(link?.getAttribute("href")) ? link : null;
   }
+  // How far from a link its sentence ends, which the card leaves free: below it, or above.
+  function beyond(link, placement) {
+    const block = link.closest("p, li, td, dd") ?? link;
+    const texts = document.createTreeWalker(block, NodeFilter.SHOW_TEXT);
+    const sentence = document.createRange();
+    sentence.selectNodeContents(block);
+    for (let text = texts.nextNode(); text; text = texts.nextNode()) {
+      if (link.contains(text)) continue;
+      const ends = [...(text.textContent ?? "").matchAll(/[.?!](?=\s)/g)].map(({ index }) => index + 1);
+      if (!ends.length) continue;
+      if (text.compareDocumentPosition(link) & Node.DOCUMENT_POSITION_FOLLOWING) {
+        sentence.setStart(text, ends[ends.length - 1]);
+      } else {
+        sentence.setEnd(text, ends[0]);
+        break;
+      }
+    }
+    const [all, own] = [sentence, link].map((one) => one.getBoundingClientRect());
+    return Math.max(0, placement.startsWith("top") ? own.top - all.top : all.bottom - own.bottom);
+  }
   function popover(link) {
     return bootstrap.Popover.getOrCreateInstance(link, {
       animation: false,
       container: "body",
       content: () => cards.get(link.getAttribute("href"))?.content.cloneNode(true),
       html: true,
-      placement: "top",
+      placement: "bottom",
       template: '<div class="hover-card" role="tooltip"><div class="popover-body"></div></div>',
       trigger: "manual",
       popperConfig: usual => ({
         ...usual,
-        modifiers: [...usual.modifiers, { name: "preventOverflow", options: { padding: 8 } }],
+        modifiers: [
+          ...usual.modifiers,
+          { name: "preventOverflow", options: { padding: 8 } },
+          { name: "offset", options: { offset: ({ placement }) => [0, beyond(link, placement)] } },
+        ],
       }),
     });
   }

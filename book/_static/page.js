@@ -41,6 +41,12 @@ window.announce = (text) => {
 };
 document.addEventListener("DOMContentLoaded", () => document.body.append(heard));
 
+// By Tab the page jumps: gliding, what has the focus would be out of sight for a while.
+document.addEventListener("keydown", ({ key }) => { if (key === "Tab") root.style.scrollBehavior = "auto"; });
+for (const kind of ["pointerdown", "click"]) {
+  document.addEventListener(kind, () => { root.style.scrollBehavior = ""; }, { capture: true });
+}
+
 // A button's tooltip is its name, which is not told twice.
 document.addEventListener("inserted.bs.tooltip", ({ target }) => {
   if (target instanceof Element) target.removeAttribute("aria-describedby");
@@ -52,9 +58,11 @@ document.addEventListener("DOMContentLoaded", () => {
   const sidebar = document.getElementById("pst-primary-sidebar");
   const isOpen = () => sidebar?.checkVisibility({ visibilityProperty: true })
     && !sidebar.classList.contains("pst-sidebar-hidden");
+  const toggle = document.querySelector(".primary-toggle");
   function show() {
+    if (toggle) bootstrap.Tooltip.getInstance(toggle)?.update(); // the button moves with the text
     for (const one of modes) one.setAttribute("aria-label", `Color mode: ${root.dataset.mode}`);
-    document.querySelector(".primary-toggle")?.setAttribute("aria-expanded", String(Boolean(isOpen())));
+    toggle?.setAttribute("aria-expanded", String(Boolean(isOpen())));
     document.querySelector(".btn-fullscreen-button")
       ?.setAttribute("aria-pressed", String(Boolean(document.fullscreenElement)));
   }
@@ -64,7 +72,6 @@ document.addEventListener("DOMContentLoaded", () => {
   sidebar?.addEventListener("transitionend", show);
   document.addEventListener("fullscreenchange", show);
   addEventListener("resize", show);
-  for (const one of modes) one.addEventListener("click", () => announce(`Color mode: ${root.dataset.mode}.`));
   show();
 });
 

@@ -119,6 +119,7 @@
       keep({ ...state, read: done ? state.read.filter((name) => name !== HERE) : [...state.read, HERE] });
       show();
       tick();
+      if (done) announce("This chapter is no longer marked as read.");
     });
     show();
     article.append(make("div", { class: "front-mark" }, told, button));

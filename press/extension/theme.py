@@ -73,6 +73,30 @@ NAMES = [
     ('title="Toggle secondary sidebar"', 'title="Contents of this page"'),
     ('<header class="bd-header ', '<header role="presentation" class="bd-header '),
     ('<footer class="bd-footer"', '<footer role="presentation" class="bd-footer"'),
+    ('aria-label="Search..."', 'aria-label="Search the book"'),
+    # What groups the book's contents is no part of the page's outline.
+    ('<p aria-level="2" class="caption" role="heading">', '<p class="caption">'),
+    (
+        '<div id="pst-primary-sidebar" ',
+        '<div id="pst-primary-sidebar" role="complementary" aria-label="The book" ',
+    ),
+]
+# Where there is a text, this alone is the page's main part: tools and footer stand beside it.
+AROUND = [
+    (
+        '<main id="main-content" class="bd-main" role="main"',
+        '<div id="main-content" class="bd-main"',
+    ),
+    ("</main>", "</div>"),
+    (ARTICLE, f'{ARTICLE} id="bd-article" role="main"'),
+    (
+        '<div class="bd-header-article ',
+        '<div role="region" aria-label="Tools" class="bd-header-article ',
+    ),
+    (
+        '<footer class="prev-next-footer ',
+        '<footer role="navigation" aria-label="Before and after" class="prev-next-footer ',
+    ),
 ]
 KINDS = {".ipynb": "Notebook", ".md": "Text", ".pdf": "Print, or save"}
 # Bootstrap marks in the contents what comes into a strip of the window, contents.js what is read.
@@ -85,7 +109,9 @@ def decided(page: str, name: str) -> str:
     """Let a page know early if it is light or dark, and its name, and leave untold what repeats."""
     page = put(put(page, UNDECIDED, DECIDED), SPY, f' data-page="{name}"').replace(MARK, UNTOLD)
     if ARTICLE in page:
-        page = put(page, SKIP, ' href="#bd-article"').replace(ARTICLE, f'{ARTICLE} id="bd-article"')
+        page = put(page, SKIP, ' href="#bd-article"')
+        for old, new in AROUND:
+            page = page.replace(old, new)
     if contents := CONTENTS.search(page):
         page = put(page.replace(contents[0], ""), BESIDE_TEXT, contents[0] + BESIDE_TEXT)
         page = put(page, SKIPS, SKIPS_TO_CONTENTS)

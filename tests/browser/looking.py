@@ -231,7 +231,7 @@ def widest(page: Page) -> list[str]:
         """() => {
           const clips = e => getComputedStyle(e).overflowX !== "visible";
           const scrolls = e => e !== null && (clips(e) || scrolls(e.parentElement));
-          return [...document.querySelectorAll("main *")]
+          return [...document.querySelectorAll(".bd-main *")]
             .filter(e => e.getBoundingClientRect().right > innerWidth + 1)
             .filter(e => !scrolls(e.parentElement))
             .slice(0, 8).map(e => `${e.tagName}.${e.className}: ${e.textContent.slice(0, 60)}`);

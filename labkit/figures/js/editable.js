@@ -75,7 +75,9 @@ export function editable(view, trait, { label, axes }) {
     minus.setAttribute("aria-label", `Change the sign of ${inputs[i][j].getAttribute("aria-label")}`);
   }
 
-  const table = grid(label, numbered(start.length), numbered(start[0].length), cell);
+  // A list has the names, a word alone is numbered.
+  const [rows, columns] = [start, start[0]].map((all, k) => (Array.isArray(axes[k]) ? axes[k] : numbered(all.length)));
+  const table = grid(label, rows, columns, cell, axes);
   view.follow([trait], () => {
     view.get(trait).forEach((row, i) =>
       row.forEach((x, j) => {

@@ -122,6 +122,15 @@ export function fold(title, open, ...nodes) {
   return made;
 }
 
+// What scrolls by itself takes the Tab key, as long as there is more of it than is seen.
+/** @type {(node: HTMLElement) => void} */
+export function byKeyboard(node) {
+  const look = () => {
+    node.tabIndex = node.scrollWidth > node.clientWidth ? 0 : -1;
+  };
+  new ResizeObserver(look).observe(node);
+}
+
 /** @type {() => string} */
 export function unique() {
   return `live-${Math.random().toString(36).slice(2)}`;

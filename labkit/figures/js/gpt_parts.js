@@ -2,7 +2,7 @@
 
 import { pick } from "./controls.js";
 import { STEPS, maskOf, roomFor, weightMap } from "./drawings.js";
-import { element, roomy, row, spoken, write } from "./elements.js";
+import { byKeyboard, element, roomy, row, spoken, write } from "./elements.js";
 import { range } from "./mathematics.js";
 import { buttonGrid, coloured } from "./tables.js";
 import { show } from "./text.js";
@@ -28,7 +28,7 @@ export function overview(view, [layers, h], choose) {
       made.append(map, place);
       const box = element("input", {
         type: "checkbox",
-        "aria-label": `layer ${layer}, head ${head}`,
+        "aria-label": `on: layer ${layer}, head ${head}`,
         "data-trait": "heads_on",
         "data-place": JSON.stringify([layer, head]),
         onchange() {
@@ -129,8 +129,8 @@ export function chosenHead(view) {
     class: "live-large live-scroll",
     role: "region",
     "aria-label": "The chosen head's weights",
-    tabindex: 0,
   });
+  byKeyboard(large);
   let drawn = "";
   let map;
   let weights = [];

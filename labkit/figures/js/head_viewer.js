@@ -1,6 +1,6 @@
 import { choice, counter, pick, toggle } from "./controls.js";
 import { STEPS, labels, mark, maskOf, roomFor, weightMap } from "./drawings.js";
-import { drawing, element, fold, roomy, row, spoken, write } from "./elements.js";
+import { drawing, element, fold, report, roomy, row, spoken, write } from "./elements.js";
 import { mean, range, sum } from "./mathematics.js";
 import { buttonGrid } from "./tables.js";
 import { decode } from "./tensors.js";
@@ -150,6 +150,15 @@ function chosenHead(room, select) {
   };
 }
 
+// The sentences say the same in either order, so the order is told.
+function sorting(view) {
+  const node = toggle(view, "by_measure", { label: "Sort by measure" });
+  node.addEventListener("change", () =>
+    report(node, `The maps are sorted by ${view.get("by_measure") ? "the measure" : "layer and head"}.`),
+  );
+  return node;
+}
+
 // ---------------------------------------------------------------- the figure
 
 /** @type {Render} */
@@ -208,7 +217,7 @@ function render({ model, el }) {
       measures: Array.from({ length: shape[0] }, (_, i) =>
         heads.slice(i * shape[1], (i + 1) * shape[1]).map((one) => one.measure),
       ),
-    });
+    }, { weights: [tokens, tokens] });
   }
 
   const places = ["query", "key"].map((trait) =>
@@ -229,7 +238,7 @@ function render({ model, el }) {
     ),
     row(
       choice(view, "measure", { label: "Measure" }),
-      toggle(view, "by_measure", { label: "Sort by measure" }),
+      sorting(view),
       counter(view, "layer", { label: "Layer" }),
       counter(view, "head", { label: "Head" }),
     ),

@@ -15,17 +15,23 @@ export function loan(view, come, given) {
   const { bytes, of } = given ?? view.get("given");
   /** @type {GPT | null} */
   let gpt = null;
-  let asked = false;
+  let [asked, played] = [false, false];
   let waiting = () => {};
   const size = `${Math.round(bytes / 1000)} KB`;
   const loader = button(`Load the model, ${size}, to change the story`, () => load(() => {}));
+
+  // What comes because the text leads the figure is no answer to a reader, and silent.
+  for (const kind of ["click", "input", "played"]) {
+    view.root.addEventListener(kind, () => { played = true; }, { capture: true });
+  }
+  const tell = (/** @type {string} */ text) => played && report(loader, text);
 
   function load(then) {
     waiting = then;
     if (asked) return;
     asked = true;
     write(loader, `Loading the model, ${size}`);
-    report(loader, `Loading the model, ${size}.`);
+    tell(`Loading the model, ${size}.`);
     view.model.send({ ask: "parcel", ...(of ? { of } : {}) });
   }
 
@@ -34,11 +40,11 @@ export function loan(view, come, given) {
     if (!buffers?.length) {
       asked = false;
       write(loader, "The model did not come: try again");
-      report(loader, "The model did not come.");
+      tell("The model did not come.");
       return;
     }
     gpt = read(buffers[0]);
-    report(loader, "The model is ready.");
+    tell("The model is ready.");
     come(document.activeElement === loader);
     loader.remove();
     waiting();

@@ -51,6 +51,7 @@ function paintable(view, trait, { label, axes }) {
     label,
     rows,
     columns: numbered(view.get(trait)[0].length),
+    axes,
     press(i, j, { detail }) {
       // A pointer has painted as it went down; keys count no clicks.
       if (!painted || detail === 0) paint(i, j, !view.get(trait)[i][j]);
@@ -86,7 +87,7 @@ function paintable(view, trait, { label, axes }) {
       line.forEach((flag, j) => {
         const cell = buttons[i][j];
         cell.value = flag;
-        cell.setAttribute("aria-pressed", flag);
+        cell.removeAttribute("aria-pressed"); // what is told is True or False: either may hide
         const text = flag ? "True" : "False";
         cell.setAttribute("aria-label", `${name(axes[0], i)}, ${name(axes[1], j)}: ${text}`);
         write(cell, text);
@@ -119,6 +120,7 @@ function render({ model, el }) {
       label: "Scores after the mask",
       rows: positions,
       columns: positions,
+      axes: ["query", "key"],
       text: (i, j) => show(masked[i][j], masked[i][j] < -1000 ? 1 : 2), // a phone has no room
       fill: (i, j) => (may[i][j] ? "none" : "var(--live-faint)"),
     });
@@ -126,6 +128,7 @@ function render({ model, el }) {
       label: "Weights and their sums",
       rows: positions,
       columns: [...positions, "sum"],
+      axes: ["query", [...positions.map((_, j) => name("key", j)), "sum"]],
       text: (i, j) => show(j < weights.length ? weights[i][j] : sums[i], 2),
       fill(i, j) {
         if (j < weights.length) return shade(weights[i][j] || 0, j > i ? "orange" : "blue");

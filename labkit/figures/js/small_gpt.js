@@ -1,6 +1,6 @@
 import { button, counter, plays, slider } from "./controls.js";
 import { STEPS } from "./drawings.js";
-import { element, fold, roomy, row, spoken } from "./elements.js";
+import { element, fold, report, roomy, row, spoken } from "./elements.js";
 import { keptRuns, read, run } from "./gpt.js";
 import { chosenHead, nextWords, overview, strip } from "./gpt_parts.js";
 import { loan } from "./loan.js";
@@ -101,7 +101,9 @@ function writer(view, { lent, next, text, told }) {
       if (storyOf(view).length >= most) told.say(`The story has ${most} words, as many as the model reads.`);
       return;
     }
-    text.put([...storyOf(view), known[drawWord(next(), view.get("temperature"))]]);
+    const word = known[drawWord(next(), view.get("temperature"))];
+    text.put([...storyOf(view), word]);
+    report(one, `“${word}” was written.`);
   }
   text.box.addEventListener("input", stop);
   const one = button("Write a word", () => {
@@ -217,7 +219,7 @@ function render({ model, el }) {
       "next word": shown.values["next word"],
       "words of the story": shown.values["words of the story"],
       weights: shown.values.weights,
-    });
+    }, { weights: [storyOf(view), storyOf(view)], "words of the story": [storyOf(view), view.get("axes")["words of the story"][1]] });
   }
 
   const half = (...nodes) => element("div", { class: "live-half" }, ...nodes);

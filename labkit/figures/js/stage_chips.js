@@ -85,7 +85,8 @@ function makeRow({ name, brings }, count) {
   const cells = Array.from({ length: count }, cell);
   const end = element("span", { class: "stage-cell stage-end", role: "cell" }, name === "value" ? twoNumbers() : element("b"));
   const label = element("span", { class: `stage-label stage-of-${name}`, role: "rowheader" }, name);
-  const node = element("div", { class: `stage-line stage-line-${name}`, role: "row", "data-brings": brings }, label, ...cells, end);
+  const later = element("span", { class: "stage-brings", role: "cell" }, brings);
+  const node = element("div", { class: `stage-line stage-line-${name}`, role: "row" }, label, ...cells, end, later);
   return { node, cells, end };
 }
 

@@ -101,34 +101,25 @@ const covers = (word, part) => part === word || part.startsWith(`${word}:`);
 
 function lightUp(figure, model, words) {
   const partOf = (word) => word.dataset.part ?? word.textContent.trim();
-  let [pressed, passing] = ["", ""];
+  let passing = "";
 
+  // What a pointer is on is lit, and what has the focus, as a word has that was clicked.
   function light() {
+    const held = words.find((word) => word === document.activeElement);
     for (const part of figure.querySelectorAll("[data-part]")) {
       const name = part.dataset.part;
-      part.classList.toggle("stage-lit", [pressed, passing].some((word) => word && covers(word, name)));
+      part.classList.toggle("stage-lit", [passing, held && partOf(held)].some((word) => word && covers(word, name)));
     }
-    for (const word of words) word.setAttribute("aria-pressed", String(partOf(word) === pressed));
-  }
-  function pass(word) {
-    passing = word;
-    light();
   }
   for (const word of words) {
     word.tabIndex = 0;
-    word.setAttribute("role", "button");
-    const press = () => {
-      pressed = pressed === partOf(word) ? "" : partOf(word);
-      pass("");
-    };
-    word.addEventListener("click", press);
-    word.addEventListener("keydown", (event) => {
-      if (event.key !== "Enter" && event.key !== " ") return;
-      event.preventDefault();
-      press();
-    });
-    for (const kind of ["pointerenter", "focus"]) word.addEventListener(kind, () => pass(partOf(word)));
-    for (const kind of ["pointerleave", "blur"]) word.addEventListener(kind, () => pass(""));
+    for (const kind of ["focus", "blur"]) word.addEventListener(kind, light);
+    for (const kind of ["pointerenter", "pointerleave"]) {
+      word.addEventListener(kind, () => {
+        passing = kind === "pointerenter" ? partOf(word) : "";
+        light();
+      });
+    }
   }
   function lightWords(part) {
     for (const word of words) word.classList.toggle("stage-lit", Boolean(part) && covers(partOf(word), part));
@@ -155,7 +146,12 @@ function lead(figure, model) {
       event.preventDefault();
       const { top, bottom } = figure.firstElementChild?.getBoundingClientRect() ?? { top: 0, bottom: 0 };
       const pinned = figure.classList.contains("stage-pinned");
-      if (!pinned && (bottom < 100 || top > innerHeight - 100)) figure.scrollIntoView({ block: "start", behavior: "instant" });
+      const live = /** @type {HTMLElement} */ (figure.querySelector(".live"));
+      if (!pinned && (bottom < 100 || top > innerHeight - 100)) {
+        figure.scrollIntoView({ block: "start", behavior: "instant" });
+        live.tabIndex = -1; // who is led to the stage goes on from there
+        live.focus({ preventScroll: true });
+      }
       choose(link);
     });
   }

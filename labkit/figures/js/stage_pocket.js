@@ -2,7 +2,7 @@
 
 import { able, button } from "./controls.js";
 import { editable } from "./editable.js";
-import { element, spoken, write } from "./elements.js";
+import { element, spoken } from "./elements.js";
 import { answers, breakIt, bugOf } from "./stage_answers.js";
 import { chips } from "./stage_chips.js";
 import { follow } from "./stage_follow.js";
@@ -22,13 +22,16 @@ function examples(view, given, load) {
       "optgroup", { label },
       ...texts.filter((text) => text.endsWith(` ${last}`)).map((text) => element("option", { value: text }, text)),
     );
-  const own = element("option", { value: "" }, "your own");
+  const own = element("option", {}, "your own"); // while it is
   const select = element(
-    "select", { onchange: () => (select.value ? load(select.value) : undefined) },
-    group("… and: who?", "and"), group("… a: what?", "a"), own,
+    "select", { onchange: () => load(select.value) }, group("… and: who?", "and"), group("… a: what?", "a"),
   );
   view.follow(["sentence"], () => {
-    select.value = texts.includes(view.get("sentence")) ? view.get("sentence") : "";
+    const sentence = view.get("sentence");
+    own.value = sentence;
+    if (texts.includes(sentence)) own.remove();
+    else select.append(own);
+    select.value = sentence;
   });
   return element("label", { class: "live-control" }, "Sentence", select);
 }
@@ -97,7 +100,6 @@ function pocket(view) {
   }
 
   const numbers = editable(view, "vectors", { label: "Word vectors", axes: [given.words, ["first", "second"]] });
-  numbers.node.querySelectorAll("tbody th").forEach((head, i) => write(head, given.words[i]));
   const typed = element("details", { class: "stage-typed" }, element("summary", {}, "Type the vectors"), numbers.node);
   const root = element(
       "div", { class: "stage" },
@@ -123,7 +125,7 @@ export const stage = ({ stories }) => ({ render: (given) => render(given, storie
 /** @type {(given: Given, stories?: (view: View) => void) => () => void} */
 function render({ model, el }, stories) {
   const isStory = () => stories !== undefined && model.get("model") === "stories" && "stories" in model.get("given");
-  const todo = isStory() ? "let another word ask, break the model" : "take the steps, drag a word";
+  const todo = isStory() ? "let another word ask, break the model" : "take the steps, drag or type a vector";
   const view = new View({ model, el }, todo);
   let shown = isStory();
   function build() {

@@ -39,7 +39,7 @@ function makeWord(choose) {
   // The word's name tells them, too.
   const [said, weight] = ["said", "weight"].map((kind) => element("span", { class: `tale-${kind}`, "aria-hidden": "true" }));
   const strips = PARTS.map(({ part }) => drawing("svg", { class: `tale-strip tale-${part}`, preserveAspectRatio: "none", "aria-hidden": "true" }, drawing("path", { d: "" })));
-  return { node: element("li", {}, chip, said, weight, ...strips), chip, said, weight, strips };
+  return { node: element("li", { role: "listitem" }, chip, said, weight, ...strips), chip, said, weight, strips };
 }
 
 function build(count, choose) {
@@ -50,7 +50,7 @@ function build(count, choose) {
   );
   const nodes = rooms.flatMap((room, r) => [
     room,
-    element("ol", { class: "tale-row", start: COLUMNS * r + 1 }, ...words.slice(COLUMNS * r, COLUMNS * (r + 1)).map(({ node }) => node)),
+    element("ol", { class: "tale-row", role: "presentation" }, ...words.slice(COLUMNS * r, COLUMNS * (r + 1)).map(({ node }) => node)),
   ]);
   return { count, words, arcs, rooms, nodes };
 }
@@ -79,12 +79,12 @@ function drawStrips({ strips }, i, { words, values, asking }, largest) {
 /** @type {(choose: (place: number) => void) => Part & { draw(scene: any): void }} */
 export function tale(choose) {
   const legend = PARTS.map(({ part }) => element("span", { class: `stage-label stage-of-${part}` }, part));
-  const story = element("div", { class: "tale-story", role: "group", "aria-label": "The story; a word that is pressed asks", "aria-description": MOVES });
+  const story = element("div", { class: "tale-story", role: "list", "aria-label": "The story; a word that is pressed asks", "aria-description": MOVES });
   const said = element("span", { class: "stage-label" }, "probability");
   const weight = element("span", { class: "stage-label stage-of-weight" }, "weight");
   const node = element(
     "div", { class: "tale" }, story,
-    element("p", { class: "tale-legend" }, "Below each word: ", said, weight, ...legend),
+    element("p", { class: "tale-legend", "aria-hidden": "true" }, "Below each word: ", said, weight, ...legend),
   );
   /** @type {ReturnType<typeof build> | undefined} */
   let made;

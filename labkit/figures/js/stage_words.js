@@ -79,10 +79,10 @@ export const tell = (step, scene) => TELL[step](scene);
 // What a bug does to all sentences; `changed` where the reader has moved words.
 /** @type {(bug: string, wrong: number, all: number, changed: boolean) => string} */
 export function verdict(bug, wrong, all, changed) {
-  if (wrong) return `${wrong} of ${all} sentences go wrong, for example:`;
+  if (wrong) return `${wrong} of ${all} sentences go wrong; here are some.`;
   if (bug === "none")
     return changed
       ? `Nothing breaks: with your vectors all ${all} sentences still come out right.`
-      : `Without a bug all ${all} sentences come out right, for example:`;
+      : `Without a bug all ${all} sentences come out right; here are some.`;
   return `Nothing breaks: all ${all} sentences still come out right. This model does not need that part.`;
 }

@@ -81,24 +81,27 @@ export function storyBox(view, { words: known, most }, loader, places = ["query"
   };
 }
 
-// Examples to choose from; "your own" is chosen while the story is none of them.
+// Examples to choose from, and the story that the text tells; "your own" stands there while it is another.
 /** @type {(view: View, examples: Record<string, string>, text: { put: (words: string[]) => boolean }, before?: () => void) => HTMLElement} */
 export function exampleChoice(view, examples, text, before = () => {}) {
-  const names = Object.keys(examples);
+  const told = [...Object.values(examples), view.get("story")].filter((story, i, all) => all.indexOf(story) === i);
+  const names = [...Object.keys(examples), "what the text says"];
+  const own = element("option", {}, "your own");
   const select = element(
     "select",
     {
       onchange() {
         before();
-        const chosen = examples[names[select.selectedIndex]];
-        if (chosen) text.put(chosen.split(" "));
+        text.put(told[select.selectedIndex].split(" "));
       },
     },
-    ...[...names, "your own"].map((name) => element("option", {}, name)),
+    ...told.map((_, i) => element("option", {}, names[i])),
   );
   view.follow(["story"], () => {
-    const at = names.findIndex((name) => examples[name] === view.get("story"));
-    select.selectedIndex = at < 0 ? names.length : at;
+    const at = told.indexOf(view.get("story"));
+    if (at < 0) select.append(own);
+    else own.remove();
+    select.selectedIndex = at < 0 ? told.length : at;
   });
   return select;
 }

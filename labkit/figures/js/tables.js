@@ -4,12 +4,14 @@ import { element, tell, typeset, write } from "./elements.js";
 import { name, numbered, show } from "./text.js";
 
 /** @type {Grid} */
-export function grid(label, rows, columns, cell) {
-  const heads = columns.map((text) => element("th", { scope: "col" }, ...typeset(text)));
-  const lines = rows.map((text, i) => {
-    const head = element("th", { scope: "row" }, ...typeset(text));
-    return element("tr", {}, head, ...columns.map((_, j) => cell(i, j)));
-  });
+export function grid(label, rows, columns, cell, axes = []) {
+  // A place that is a bare number to the eye is told with its axis.
+  const head = (scope, text, axis, i) =>
+    element("th", axis ? { scope, "aria-label": name(axis, i) } : { scope }, ...typeset(text));
+  const heads = columns.map((text, j) => head("col", text, axes[1], j));
+  const lines = rows.map((text, i) =>
+    element("tr", { "aria-label": name(axes[0] || rows, i) }, head("row", text, axes[0], i), ...columns.map((_, j) => cell(i, j))),
+  );
   return element(
     "table",
     { class: "live-matrix" },
@@ -56,7 +58,7 @@ export function roving(node, buttonsNow) {
 
 // A grid of buttons. One of them takes the Tab key, arrows move on.
 /** @type {ButtonGrid} */
-export function buttonGrid({ label, rows, columns, press }) {
+export function buttonGrid({ label, rows, columns, press, axes }) {
   /** @type {HTMLButtonElement[][]} */
   const buttons = rows.map(() => []);
 
@@ -74,7 +76,7 @@ export function buttonGrid({ label, rows, columns, press }) {
     return element("td", {}, made);
   }
 
-  const node = grid(label, rows, columns, cell);
+  const node = grid(label, rows, columns, cell, axes);
   node.setAttribute("role", "grid");
   node.setAttribute("aria-description", MOVES);
   nameByWords(node);
@@ -100,7 +102,7 @@ function nameByWords(node) {
 /** @type {MakeComputed} */
 export function computed({ label, quantity, size, axes, choose }) {
   const [rows, columns] = size.map(numbered);
-  const { node, buttons } = buttonGrid({ label, rows, columns, press: choose });
+  const { node, buttons } = buttonGrid({ label, rows, columns, press: choose, axes });
   return {
     node,
     cells: buttons,
@@ -129,11 +131,11 @@ export function coloured() {
   return {
     node,
     // text and fill give, for a row and a column, what a cell says and its CSS background.
-    draw({ label, rows, columns, text, fill = () => "none" }) {
+    draw({ label, rows, columns, axes, text, fill = () => "none" }) {
       const names = JSON.stringify([rows, columns]);
       if (known?.names !== names) {
         const cells = rows.map(() => columns.map(() => element("td")));
-        const table = grid(label, rows, columns, (i, j) => cells[i][j]);
+        const table = grid(label, rows, columns, (i, j) => cells[i][j], axes);
         node.replaceChildren(table);
         known = { names, table, cells };
       }

@@ -80,6 +80,7 @@ type Grid = (
   rows: string[],
   columns: string[],
   cell: (i: number, j: number) => Element,
+  axes?: Axis[],
 ) => HTMLTableElement;
 
 // The names over and beside the cells of a table.
@@ -89,7 +90,7 @@ interface Heads {
   columns: string[];
 }
 type ButtonGrid = (
-  given: Heads & { press(i: number, j: number, event: MouseEvent): void },
+  given: Heads & { press(i: number, j: number, event: MouseEvent): void; axes?: Axis[] },
 ) => Part & { buttons: HTMLButtonElement[][] };
 
 // What stands below a computed number; `told` is read out with it.
@@ -119,7 +120,7 @@ interface Bars extends Part {
 // A cell's text and its CSS background, for a row and a column.
 interface Coloured extends Part {
   draw(
-    table: Heads & { text(i: number, j: number): string; fill?(i: number, j: number): string },
+    table: Heads & { axes?: Axis[]; text(i: number, j: number): string; fill?(i: number, j: number): string },
   ): void;
 }
 

@@ -156,8 +156,8 @@ export class View {
   follow(traits, draw) {
     const drawn = () => {
       draw();
-      // An image is told by its name: browsers would tell its letters, too.
-      for (const part of this.body.querySelectorAll("[role=img] > :not([aria-hidden])")) part.ariaHidden = "true";
+      // A drawing is told by its name: browsers would tell its letters, too.
+      for (const part of this.body.querySelectorAll("[role=img] > :not([aria-hidden]), svg[role=group] > text")) part.ariaHidden = "true";
     };
     for (const trait of traits) {
       this.model.on(`change:${trait}`, drawn);
@@ -167,16 +167,18 @@ export class View {
   }
 
   // Write quantities, each a number, a list or a matrix, into the table of values.
-  /** @type {(quantities: Quantities) => void} */
-  values(quantities) {
+  // Places are named as stored, or by `axes`, where their names change with what is shown.
+  /** @type {(quantities: Quantities, axes?: Record<string, Axis[]>) => void} */
+  values(quantities, axes = {}) {
     for (const [quantity, value] of Object.entries(quantities)) {
       const rows = (Array.isArray(value) ? value : [value]).map((row) =>
         Array.isArray(row) ? row : [row],
       );
-      const size = `${rows.length} ${rows[0].length}`;
+      const names = axes[quantity] ?? this.get("axes")[quantity] ?? [];
+      const size = `${rows.length} ${rows[0].length} ${names}`;
       let known = this.tables.get(quantity);
       if (known?.size !== size) {
-        const made = valuesTable(quantity, rows, this.get("axes")[quantity] ?? []);
+        const made = valuesTable(quantity, rows, names);
         if (known) known.table.replaceWith(made.table);
         else this.fold.append(made.table);
         known = { size, ...made };

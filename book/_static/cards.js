@@ -10,6 +10,7 @@ document.addEventListener("DOMContentLoaded", () => {
   /** @type {HTMLAnchorElement | null} */
   let shown = null, aimed = null;
   let timer = 0, byTouch = false;
+  const isNarrow = matchMedia("(max-width: 599px)");
 
   const inCard = at => at.closest(".hover-card") !== null;
   function linkAt(at) {
@@ -22,7 +23,8 @@ document.addEventListener("DOMContentLoaded", () => {
       container: "body",
       content: () => cards.get(link.getAttribute("href"))?.content.cloneNode(true),
       html: true,
-      placement: "top",
+      // On a phone the card lies at that edge of the screen which is further from its link.
+      placement: () => (isNarrow.matches && link.getBoundingClientRect().top < innerHeight / 2 ? "bottom" : "top"),
       template: '<div class="hover-card" role="tooltip"><div class="popover-body"></div></div>',
       trigger: "manual",
       popperConfig: usual => ({

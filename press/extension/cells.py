@@ -30,11 +30,8 @@ GROUP = re.compile(r"""[(\[{][^()\[\]{}"']{1,14}[)\]}]""")
 PIECE = re.compile(r"<[^>]+>|&#?\w+;|.|\n")
 CALL = re.compile(r"""(?<=[)\]"'])(?=\.[A-Za-z_])""")
 DOT = re.compile(r"""(?<=[\w)\]"'])(?=\.[A-Za-z_])""")
-# A string, as written and as coloured; a remark's sign with its first word; a line's beginning.
+# A string as written; a remark's sign with its first word; a line's beginning.
 WRITTEN = re.compile(r"""(?<!\w)[bfr]?(["'])(?:(?!\1).)+\1""")
-STRING = re.compile(
-    r"""<span class="s">[bfr]?(&quot;|&\#39;|["'])(?:<[^>]+>|(?!\1)[^<])+\1</span>"""
-)
 BEGINNING = re.compile(r"^( +)([^<&\s]|&#?\w+;)")
 REMARK = re.compile(r'(<span class="c">)(# ?[^\s<]+)')
 SOME = 3  # names that a fold's line has
@@ -243,7 +240,6 @@ def hanging(line: str, text: str) -> str:
     indent = len(text) - len(text.lstrip())
     room = PHONE - NARROWER - indent
     line = HYPHEN.sub(joined, breakable(line, text, room))
-    line = STRING.sub(lambda match: kept(match, room), line)
     line = BEGINNING.sub(r'<span class="joined">\1\2</span>', line)
     line = REMARK.sub(r'\1<span class="joined">\2</span>', line)
     line = grouped(line, list(groups(text, room)))
@@ -254,12 +250,6 @@ def hanging(line: str, text: str) -> str:
 
 def joined(match: re.Match[str]) -> str:
     return f'<span class="joined">{match[1]}</span>' if match[1] else match[0]
-
-
-def kept(match: re.Match[str], room: int) -> str:
-    """Keep a string on one line that fits one."""
-    fits = len(plain(match[0])) <= room
-    return f'<wbr><span class="joined">{match[0]}</span>' if fits else match[0]
 
 
 def groups(text: str, room: int) -> Iterator[tuple[int, int]]:
@@ -297,7 +287,8 @@ def grouped(line: str, spans: list[tuple[int, int]]) -> str:
             first, last = first - 1, last + 1
         inner = "".join(pieces[first:last]).replace("<wbr>", "")
         if is_whole(inner):
-            pieces[first:last] = [f'<span class="joined">{inner}</span>']
+            may = "" if pieces[at[start]] in "([{" else "<wbr>"  # before a string, a line may end
+            pieces[first:last] = [f'{may}<span class="joined">{inner}</span>']
     return "".join(pieces)
 
 

@@ -70,6 +70,10 @@ document.addEventListener("DOMContentLoaded", () => {
     event.preventDefault();
     show(link);
   });
+  addEventListener("scroll", () => {
+    const { bottom = 0, top = 0 } = shown?.getBoundingClientRect() ?? {};
+    if (shown && isNarrow.matches && (bottom < 0 || top > innerHeight)) show(null);
+  }, { passive: true });
   document.addEventListener("keydown", ({ key }) => {
     byTouch = false;
     if (key === "Escape") show(null);

@@ -10,6 +10,7 @@ document.addEventListener("DOMContentLoaded", () => {
   /** @type {HTMLAnchorElement | null} */
   let shown = null, aimed = null;
   let timer = 0, byTouch = false;
+  const isNarrow = matchMedia("(max-width: 599px)");
 
   const inCard = at => at.closest(".hover-card") !== null;
   function linkAt(at) {
@@ -42,7 +43,8 @@ document.addEventListener("DOMContentLoaded", () => {
       container: "body",
       content: () => cards.get(link.getAttribute("href"))?.content.cloneNode(true),
       html: true,
-      placement: "bottom",
+      // On a phone the card lies at that edge of the screen which is further from its link.
+      placement: () => (isNarrow.matches && link.getBoundingClientRect().top > innerHeight / 2 ? "top" : "bottom"),
       template: '<div class="hover-card" role="tooltip"><div class="popover-body"></div></div>',
       trigger: "manual",
       popperConfig: usual => ({
@@ -50,7 +52,7 @@ document.addEventListener("DOMContentLoaded", () => {
         modifiers: [
           ...usual.modifiers,
           { name: "preventOverflow", options: { padding: 8 } },
-          { name: "offset", options: { offset: ({ placement }) => [0, beyond(link, placement)] } },
+          { name: "offset", options: { offset: ({ placement }) => [0, isNarrow.matches ? 0 : beyond(link, placement)] } },
         ],
       }),
     });
@@ -92,6 +94,10 @@ document.addEventListener("DOMContentLoaded", () => {
     event.preventDefault();
     show(link);
   });
+  addEventListener("scroll", () => {
+    const { bottom = 0, top = 0 } = shown?.getBoundingClientRect() ?? {};
+    if (shown && isNarrow.matches && (bottom < 0 || top > innerHeight)) show(null);
+  }, { passive: true });
   document.addEventListener("keydown", ({ key }) => {
     byTouch = false;
     if (key === "Escape") show(null);

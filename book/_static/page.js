@@ -75,6 +75,22 @@ document.addEventListener("DOMContentLoaded", () => {
   show();
 });
 
+// What lies over the text where the window is narrow has a button that closes it, and closes as one
+// chooses a place in the page.
+document.addEventListener("DOMContentLoaded", () => {
+  for (const name of ["primary", "secondary"]) {
+    const sidebar = document.getElementById(`pst-${name}-sidebar`);
+    /** @type {HTMLDialogElement | null} */
+    const drawer = document.querySelector(`#pst-${name}-sidebar-modal`);
+    if (!sidebar || !drawer) continue;
+    const close = make("button", { type: "button", class: "drawer-close" }, "Close");
+    sidebar.prepend(close);
+    drawer.addEventListener("click", ({ target }) => {
+      if (target instanceof Element && target.closest('.drawer-close, a[href^="#"]')) drawer.close();
+    });
+  }
+});
+
 // A link to a verdict shows what is folded in it, and what it is folded into.
 function unfold() {
   const target = document.getElementById(location.hash.slice(1));
@@ -110,20 +126,19 @@ window.addEventListener("afterprint", () => {
   before.folds.forEach((fold) => { fold.open = false; });
 });
 
-// On a phone a long block shows its beginning until one asks for the rest: book.css cuts it.
+// On a phone a long block shows its beginning, and the rest as long as one asks for it: book.css cuts it.
 document.addEventListener("DOMContentLoaded", () => {
   /** @type {NodeListOf<HTMLElement>} */
   const tall = document.querySelectorAll(".cell_input code.tall");
   for (const code of tall) {
     const [pre, block] = [code.parentElement, code.closest(".highlight")];
     if (!pre || !block || code.closest('details, section[id^="lab-"]')) continue;
-    const lines = code.style.getPropertyValue("--lines");
-    const more = make("button", { type: "button", class: "code-more" }, `Show all ${lines.trim()} lines of code`);
+    const all = `Show all ${code.style.getPropertyValue("--lines").trim()} lines of code`;
+    const more = make("button", { type: "button", class: "code-more" }, all);
     more.addEventListener("click", () => {
-      block.classList.add("whole");
-      more.remove();
-      pre.tabIndex = 0;
-      pre.focus({ preventScroll: true });
+      const isWhole = block.classList.toggle("whole");
+      more.textContent = isWhole ? "Show fewer lines" : all;
+      if (!isWhole && block.getBoundingClientRect().top < 0) block.scrollIntoView({ block: "center" });
     });
     pre.after(more);
   }

@@ -8,7 +8,8 @@ import ast
 import re
 from collections.abc import Iterable, Iterator
 from html import unescape
-from itertools import pairwise, takewhile
+from itertools import groupby, pairwise, takewhile
+from textwrap import wrap
 from typing import Any
 
 from docutils import nodes
@@ -20,15 +21,17 @@ from sphinx.highlighting import PygmentsBridge
 TAG = re.compile("<[^>]+>")
 EXPECTED = "The error that was expected"
 PHONE = 36  # columns of code that the narrowest phones show
-NARROWER = 12  # by which code is narrower there in a fold, and behind what hangs
-# Where a line may end: behind a bracket or a comma, and where these are too far apart before a dot.
-BREAK = re.compile(r"""(?<=[(\[{])(?![)\]}])|(?<=,)""")
+NARROWER = 6  # by which code is narrower there in a fold, and behind what hangs
+# Where a line may end: behind a bracket or a comma, and where these are too far apart before a dot,
+# of a call's result if there is one.
+BREAK = re.compile(r"""(?<=[(\[])(?![)\]])|(?<=,)""")
+# What brackets hold without others in them is not torn apart, if it is short.
+GROUP = re.compile(r"""[(\[{][^()\[\]{}"']{1,14}[)\]}]""")
+PIECE = re.compile(r"<[^>]+>|&#?\w+;|.|\n")
+CALL = re.compile(r"""(?<=[)\]"'])(?=\.[A-Za-z_])""")
 DOT = re.compile(r"""(?<=[\w)\]"'])(?=\.[A-Za-z_])""")
-# A string, as written and as coloured; a remark's sign with its first word; a line's beginning.
+# A string as written; a remark's sign with its first word; a line's beginning.
 WRITTEN = re.compile(r"""(?<!\w)[bfr]?(["'])(?:(?!\1).)+\1""")
-STRING = re.compile(
-    r"""<span class="s">[bfr]?(&quot;|&\#39;|["'])(?:<[^>]+>|(?!\1)[^<])+\1</span>"""
-)
 BEGINNING = re.compile(r"^( +)([^<&\s]|&#?\w+;)")
 REMARK = re.compile(r'(<span class="c">)(# ?[^\s<]+)')
 UNANSWERED = " is still the stub.\n"  # what an exercise's check says before there is an answer
@@ -37,7 +40,11 @@ PRINTED = 50  # columns of what is printed that phones show in small type
 NUMBER = re.compile(r"""(?<![\w.])[\[('"−-]*\d[\d.,]*""")
 GAP = re.compile(r"(?<=\S) {2,}(?=\S)")
 WHOLE = 42  # characters of code in a sentence that a wide window keeps on one line
-TALL = 24  # lines on a phone that are more than half of its screen
+ROWS = 3  # fewer lines in columns are no table
+MATRIX = re.compile(r"\s*(?:tensor\()?\[.*\d.*\]\)?,?$")
+SENTENCE = re.compile(r"\d.*?(?:\b[a-z]+[,;]? ){4}[a-z]+\b")  # five words behind a number
+USUAL = 45  # columns that a phone of the usual width shows
+TALL = 20  # lines on such a phone that are more than half of its screen
 # A minus sign or hyphen and what it belongs to; tags, which stay as they are.
 HYPHEN = re.compile(r'<[^>]+>|(-(?:\w|&gt;|<span class="m">[^<]*</span>))')
 COLOURED = (
@@ -165,7 +172,7 @@ class SizedFormatter(HtmlFormatter[str]):
     def wrap(self, source: Iterator[tuple[int, str]]) -> Iterator[tuple[int, str]]:
         lines = list(source)
         texts = [plain(line).rstrip("\n") for _, line in lines]
-        wrapped = sum(max(1, -(-len(text) // PHONE)) for text in texts)
+        wrapped = sum(map(height, texts))
         columns = max(map(len, texts))
         size = f"--lines: {len(lines)}; --columns: {columns}; --on-a-phone: {wrapped}"
         rows = rows_of(texts) if self.is_printed else set[int]()
@@ -179,14 +186,46 @@ class SizedFormatter(HtmlFormatter[str]):
         return super().wrap(iter([(0, f'<code{marked} style="{size}">'), *shown, (0, "</code>")]))
 
 
+def height(text: str) -> int:
+    """Count the lines that a line takes on a phone of the usual width.
+
+    >>> height(""), height("    " + "word " * 20)
+    (1, 3)
+    """
+    hangs = " " * (len(text) - len(text.lstrip()) + 2)
+    return max(1, len(wrap(text, USUAL, subsequent_indent=hangs, break_on_hyphens=False)))
+
+
 def rows_of(texts: list[str]) -> set[int]:
-    """Find the lines of an output that stand in columns with a line beside them.
+    """Find the lines of an output that are a table: a matrix, or three in the same columns.
 
     >>> rows_of(["of 2 runs:  right", "SGD  1:     0.05", "SGD 10:     0.95", "both: 2"])
     {0, 1, 2}
+    >>> rows_of(["word  1:  1 times the work, or the same", "word 10: 10 times the work, or more"])
+    set()
     """
-    rows = {i + j for i, pair in enumerate(pairwise(texts)) if are_aligned(*pair) for j in (0, 1)}
-    return rows | {i - 1 for i in rows if i and GAP.search(texts[i - 1])}
+    rows = {i for i, text in enumerate(texts) if MATRIX.match(text)}
+    aligned = [are_aligned(*pair) for pair in pairwise(texts)]
+    for start, stop in runs(aligned):
+        start -= bool(start and GAP.search(texts[start - 1]))
+        some = texts[start : stop + 1]
+        if len(some) >= ROWS and not any(map(SENTENCE.search, some)):
+            rows |= set(range(start, stop + 1))
+    return rows
+
+
+def runs(flags: list[bool]) -> Iterator[tuple[int, int]]:
+    """Give where runs of what holds begin, and end.
+
+    >>> [*runs([True, True, False, True])]
+    [(0, 2), (3, 4)]
+    """
+    at = 0
+    for holds, run in groupby(flags):
+        stop = at + len(list(run))
+        if holds:
+            yield at, stop
+        at = stop
 
 
 def are_aligned(line: str, after: str) -> bool:
@@ -195,7 +234,9 @@ def are_aligned(line: str, after: str) -> bool:
         for text in (line, after)
     )
     gaps, their_gaps = ({gap.end() for gap in GAP.finditer(text)} for text in (line, after))
-    return bool(gaps & (their_gaps | others) or their_gaps & numbers or len(numbers & others) > 2)
+    same = len(numbers & others)
+    is_mostly = same > 2 and 2 * same >= len(numbers | others)
+    return bool(gaps & (their_gaps | others) or their_gaps & numbers or is_mostly)
 
 
 def plain(html: str) -> str:
@@ -213,9 +254,9 @@ def hanging(line: str, text: str) -> str:
     indent = len(text) - len(text.lstrip())
     room = PHONE - NARROWER - indent
     line = HYPHEN.sub(joined, breakable(line, text, room))
-    line = STRING.sub(lambda match: kept(match, room), line)
     line = BEGINNING.sub(r'<span class="joined">\1\2</span>', line)
     line = REMARK.sub(r'\1<span class="joined">\2</span>', line)
+    line = grouped(line, list(groups(text, room)))
     if not text.lstrip().startswith("#"):
         line = line.replace('<span class="c">', '<span class="c remark">')
     return f'<span class="long" style="--indent: {indent}">{line}</span>'
@@ -225,10 +266,58 @@ def joined(match: re.Match[str]) -> str:
     return f'<span class="joined">{match[1]}</span>' if match[1] else match[0]
 
 
-def kept(match: re.Match[str], room: int) -> str:
-    """Keep a string on one line that fits one."""
-    fits = len(plain(match[0])) <= room
-    return f'<wbr><span class="joined">{match[0]}</span>' if fits else match[0]
+def groups(text: str, room: int) -> Iterator[tuple[int, int]]:
+    """Find the strings that fit the room, and elsewhere the short groups in brackets.
+
+    >>> [*groups('f"{share:.2f}", s.sum(-1)', 26)]
+    [(0, 14), (21, 25)]
+    """
+    at = 0
+    for string in [*WRITTEN.finditer(text), None]:
+        end = string.start() if string else len(text)
+        if string and string.end() - string.start() > room:
+            continue
+        yield from (group.span() for group in GROUP.finditer(text, at, end) if fits(group, room))
+        if string:
+            yield string.span()
+            at = string.end()
+
+
+def fits(match: re.Match[str], room: int) -> bool:
+    return match.end() - match.start() <= room
+
+
+def grouped(line: str, spans: list[tuple[int, int]]) -> str:
+    """Keep parts of a line's HTML, told by their places in its text, from being torn apart.
+
+    >>> grouped("s.<b>sum</b>(<wbr>-1)", [(5, 9)])
+    's.<b>sum</b><span class="joined">(-1)</span>'
+    """
+    pieces = PIECE.findall(line)
+    at = [i for i, piece in enumerate(pieces) if not piece.startswith("<")]
+    for start, stop in reversed(spans):
+        first, last = at[start], at[stop - 1] + 1
+        while first and pieces[first - 1][:5] == "<span" and pieces[last : last + 1] == ["</span>"]:
+            first, last = first - 1, last + 1
+        inner = "".join(pieces[first:last]).replace("<wbr>", "")
+        if is_whole(inner):
+            may = "" if pieces[at[start]] in "([{" else "<wbr>"  # before a string, a line may end
+            pieces[first:last] = [f'{may}<span class="joined">{inner}</span>']
+    return "".join(pieces)
+
+
+def is_whole(html: str) -> bool:
+    """Say whether a piece of HTML closes what it opens, and nothing else.
+
+    >>> is_whole("<b>a</b>b"), is_whole("a</b><b>b"), is_whole("<b>a")
+    (True, False, False)
+    """
+    depth = 0
+    for tag in TAG.findall(html):
+        depth += -1 if tag.startswith("</") else 1
+        if depth < 0:
+            return False
+    return depth == 0
 
 
 def breakable(line: str, text: str, room: int) -> str:
@@ -237,17 +326,16 @@ def breakable(line: str, text: str, room: int) -> str:
     >>> breakable("mean(<b>tensor</b>.double().unique())", "mean(tensor.double().unique())", 26)
     'mean(<b><wbr>tensor</b>.double().unique())'
     """
-    text = WRITTEN.sub(
-        lambda match: "_" * len(match[0]) if len(match[0]) <= room else match[0], text
-    )
+    for start, stop in groups(text, room):
+        text = text[:start] + "_" * (stop - start - 1) + text[stop - 1 :]
     words = [match.span() for match in re.finditer(r"\S+", text)]
     places = set[int]()
-    for end in (BREAK, DOT):
+    for end in (BREAK, CALL, DOT):
         here = {place for word in words for place in places_in(text, word, end, room)}
         places |= here
         words = [piece for word in words for piece in cut(word, here)]
     written, at = list[str](), 0
-    for piece in re.findall(r"<[^>]+>|&#?\w+;|.|\n", line):
+    for piece in PIECE.findall(line):
         if not piece.startswith("<"):
             if at in places:
                 written.append("<wbr>")

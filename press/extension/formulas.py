@@ -1,4 +1,7 @@
-"""Formulas in the text: a sign that touches one stays on its line, a title says it in words."""
+"""Formulas in the text: a sign that touches one stays on its line, a title says it in words.
+
+Pairs of numbers, and a number with its sign of comparison, stay on one line too.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,8 @@ from sphinx.application import Sphinx
 
 BEFORE = re.compile(r"[(\[“‘]+$")
 AFTER = re.compile(r"^(?:[,.;:!?)\]”’]|-\w+)+")
+# Where a line does not end: in "(3, 1)" and in "< 1%".
+TIED = re.compile(r"(?<=\(\d,) (?=\d+\))|(?<=\(\d\d,) (?=\d+\))|(?<=[<>≤≥≈]) (?=\d)")
 
 # What names something by its words: a title, a link.
 NAMES = re.compile(r"<(h[1-6]|a)\b[^>]*>.*?</\1>", re.DOTALL)
@@ -46,6 +51,17 @@ def keep_together(app: Sphinx, doctree: nodes.document) -> None:
             bound += [*before, formula, *after]
 
 
+def tie(app: Sphinx, doctree: nodes.document) -> None:
+    for text in list(doctree.findall(nodes.Text)):
+        line = text.parent
+        if (
+            line
+            and TIED.search(text)
+            and not isinstance(line, nodes.literal | nodes.FixedTextElement)
+        ):
+            line.replace(text, nodes.Text(TIED.sub("\N{NO-BREAK SPACE}", text)))
+
+
 def take(formula: nodes.math, step: int, signs: re.Pattern[str]) -> list[nodes.Text]:
     """Cut off the signs at which the text beside a formula touches it."""
     line = formula.parent
@@ -59,4 +75,5 @@ def take(formula: nodes.math, step: int, signs: re.Pattern[str]) -> list[nodes.T
 
 def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("doctree-read", keep_together, priority=600)  # in captions of drawings too
+    app.connect("doctree-read", tie, priority=600)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

@@ -54,6 +54,9 @@ BELOW_CONTENTS = (
     '`0px 0px ${Math.min(0, (document.querySelector("#pst-secondary-sidebar")?.offsetHeight ?? 0)'
     " - innerHeight)}px 0px`"
 )
+# On a phone its contents have left that column for a dialog while they are read.
+FOLDED = 'document.querySelector("div.bd-sidebar-secondary").classList'
+FOLDED_ANYWHERE = 'document.getElementById("pst-secondary-sidebar").classList'
 # A heading's mark, which links to it, is for the mouse: the page's contents have the same links.
 MARK = '<a class="headerlink" '
 UNTOLD = f'{MARK}tabindex="-1" aria-hidden="true" '
@@ -129,6 +132,7 @@ def considerate(script: str) -> str:
         (COPIED, COPIED_HERE),
         (NOT_COPIED, NOT_COPIED_HERE),
         (AT_TWO_THIRDS, BELOW_CONTENTS),
+        (FOLDED, FOLDED_ANYWHERE),
         (COPY_ICON, f' aria-hidden="true"{COPY_ICON}'),
     ]:
         script = put(script, old, new)

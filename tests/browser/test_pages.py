@@ -388,6 +388,11 @@ def test_code_is_read_downwards_on_a_phone_and_copied_as_it_is_written(page: Pag
     assert sum(long for _, long, *_ in blocks) > 9
     assert [copied for *_, copied in blocks] == [written for *_, written, _ in blocks]
     assert max(page.evaluate(LINES)) > 1
+    drawer = page.locator("dialog[open]")
+    for choice in (".page-toc a", ".page-toc a", ".drawer-close"):
+        page.locator(".secondary-toggle").click()
+        drawer.locator(choice).last.click()
+        expect(drawer).to_have_count(0)
     page.set_viewport_size(WIDE)
     assert set(page.evaluate(LINES)) == {1}
     assert page.evaluate(COLLAPSED) == []

@@ -1,6 +1,7 @@
 // Controls that set a trait. Each is marked with it, for those who drive the page from outside.
 
 import { element, phrase, report, row, still, unique, write } from "./elements.js";
+import { whole } from "./text.js";
 
 // A number beside what has told it already.
 /** @type {(attributes: Record<string, string>) => HTMLOutputElement} */
@@ -21,8 +22,9 @@ export function slider(view, trait, { label }) {
   const shown = quiet({ for: id });
   view.follow([trait], () => {
     input.value = String(steps.indexOf(view.get(trait)));
-    input.setAttribute("aria-valuetext", view.get(trait));
-    write(shown, String(view.get(trait)));
+    const text = whole(view.get(trait));
+    input.setAttribute("aria-valuetext", text);
+    write(shown, text);
   });
   const named = element("label", { for: id }, phrase(label));
   return element("div", { class: "live-control" }, named, input, shown);

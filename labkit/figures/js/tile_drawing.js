@@ -100,12 +100,13 @@ export function tiling(n, d) {
   const pairs = element("div", { class: "tiling-pairs" }, ...cells.flat(), frame);
   const [queries, keys] = [numbered(n), numbered(n)].map((all) => all.map((i) => element("span", {}, i)));
   const rows = range(n).map(() => sums(n, d));
+  const scale = element("span"); // of the bars of a
   const node = element(
     "div",
     { class: "tiling", role: "img" },
     element("p", { class: "tiling-of-pairs" }, "Queries down, keys across"),
     element("p", {}, ...typeset("Maximum m, sum l")),
-    element("p", {}, ...typeset(`Sum a, entries 1 to ${d} ↓`)),
+    element("p", {}, ...typeset(`Sum a, entries 1 to ${d} ↓`), scale),
     element("div", { class: "tiling-keys" }, ...keys),
     pairs,
     ...rows.flatMap(({ nodes }, i) => [queries[i], ...nodes]),
@@ -125,6 +126,7 @@ export function tiling(n, d) {
     for (const [name, x] of Object.entries(place)) frame.style.setProperty(`--${name}`, String(x));
     frame.style.visibility = at ? "visible" : "hidden";
     node.setAttribute("aria-label", words(found));
+    write(scale, `, each 0 to ${show(most.a, 1)}`);
     cells.forEach((line, i) =>
       line.forEach((cell, j) => {
         const [sign, kind] = KINDS[kinds[i][j]];

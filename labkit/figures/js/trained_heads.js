@@ -14,8 +14,8 @@ const LOOKS = 0.25; // the weight from which an answer has the colour of a head
 /** @type {(head: number, h: number) => Colour} */
 const colourOf = (head, h) => (h > 1 ? COLOURS[head] : "weight"); // the only head is not head 1
 const LAYERS = [
-  { title: "Four heads of 8", name: "The layer of four", switches: ["head_1", "head_2", "head_3", "head_4"] },
-  { title: "One head of 32", name: "that of one", switches: ["only_head"] },
+  { title: "Four heads of 8", name: "four heads", switches: ["head_1", "head_2", "head_3", "head_4"] },
+  { title: "One head of 32", name: "one head", switches: ["only_head"] },
 ];
 
 /** @typedef {{ wanted: number[][], answers: number[][], right: number[], weights: Matrix[] }} Run */
@@ -219,13 +219,13 @@ function render({ model, el }) {
       );
       parts[at].draw(found, { sequence, names, offsets, on, shares });
       const cut = on.flatMap((isOn, i) => (isOn ? [] : [i + 1]));
-      const which = on.length === 1 ? "cut" : `without ${cut.length === 1 ? "head" : "heads"} ${cut.join(", ")}`;
-      const score = `${one.name}${cut.length ? `, ${which},` : ""} gets ${sum(found.right)} of ${n * offsets.length} answers right`;
+      const which = on.length > 1 ? `without ${cut.length === 1 ? "head" : "heads"} ${cut.join(", ")}` : "once it is cut";
+      const score = `of ${one.name} ${sum(found.right)}${cut.length ? ` ${which}` : ""}`;
       return { ...found, shares, score };
     });
     told.say(
-      `${runs.map(({ score }) => score).join("; ")}. A right answer is grey where no head puts ` +
-        `${LOOKS} of its weight on that place.`,
+      `Of ${n * offsets.length} answers are right: ${runs.map(({ score }) => score).join(", and ")}. ` +
+        `A right answer is grey where no head puts ${LOOKS} of its weight on that place.`,
     );
     const [four, one] = runs;
     const numbers = ({ answers }) => answers.map((line) => line.map((answer) => answer + 1));

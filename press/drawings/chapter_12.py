@@ -115,7 +115,8 @@ def layers_that_share() -> Drawing:
     d.text(348, 70, "kept", size=SMALL, colour="faint")
     d.arrow((222, 39), (296, 39))
     d.arrow((222, 127), (262, 127), (262, 60), (296, 46))
-    d.text(210, 194, "The keys know nothing of what the first layer has found.", size=SMALL, colour="faint")
+    known = "The keys know nothing of what the first layer has found."
+    d.text(210, 194, known, size=SMALL, colour="faint")
     return d
 
 

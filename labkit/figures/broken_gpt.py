@@ -13,9 +13,9 @@ from labkit.models.gpt import GPT
 from labkit.positions import rotate
 
 LATER = "later words seen"
-NOT_DIVIDED = "not divided by √d_k"
+NOT_DIVIDED = "not divided by √dₖ"
 WRONG_ORDER = "heads merged in the wrong order"
-NO_W_O = "W_O left out"
+NO_W_O = "output projection left out"
 BUGS = ("none", LATER, NOT_DIVIDED, WRONG_ORDER, NO_W_O)
 
 

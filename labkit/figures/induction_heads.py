@@ -22,7 +22,7 @@ from labkit.models.training import unseen
 
 STEPS = ("a word back", "into the key", "found", "prediction")
 HEADS = 4  # of a layer
-OFF = ("no head", *(f"head {i + 1}" for i in range(HEADS)))
+OFF = ("no head", *(f"head {i}" for i in range(HEADS)))
 PEOPLE = 2  # who are introduced in a story of the figure: each has a surname, which is a key
 MOST_WORDS = 16
 PARCEL = {"ask": "parcel", "of": SmallGPT.name}
@@ -68,7 +68,7 @@ class InductionHeads(LiveFigure):
     Args:
         state: the traits: the ``step`` that is told; the number of the ``example``, 0 for the one
             of the small GPT's figure and then the stories that ``tales`` lists; the ``surname`` of
-            who is asked for in it; and which head of layer 1 is ``off``.
+            who is asked for in it; and which head of layer 0 is ``off``.
 
     Raises:
         FileNotFoundError: the weights are not there.
@@ -76,10 +76,10 @@ class InductionHeads(LiveFigure):
 
     title = Unicode("Two heads find a surname").tag(sync=True)
     caption = Unicode(
-        "The words of a story are in two columns, before and after layer 1. Lines between them are "
-        "the weights of one head of layer 1, blue where a surname asks. Beside each surname is the "
+        "The words of a story are in two columns, before and after layer 0. Lines between them are "
+        "the weights of one head of layer 0, blue where a surname asks. Beside each surname is the "
         "name whose query fits its key best, with ✗ where it is not the name before it. Orange "
-        "arcs are the weights with which the last word asks, of one head of layer 2. Below is the "
+        "arcs are the weights with which the last word asks, of one head of layer 1. Below is the "
         "likeliest next word. The first story is the example of chapter 10. The others are all "
         f"that the {COUNTS} unseen stories have with two people, up to a name whose surname has to "
         f"follow, in at most {MOST_WORDS} words. You can also choose that surname."
@@ -155,7 +155,7 @@ class InductionHeads(LiveFigure):
 
 
 def run(ids: Tensor, off: str = OFF[0]) -> broken_gpt.Run:
-    """Let the small GPT read words, (..., n), without a head of layer 1 or with all."""
+    """Let the small GPT read words, (..., n), without a head of layer 0 or with all."""
     model = load(gpt.CHECKPOINT)
     heads = [i for i in range(HEADS) if OFF[i + 1] == off]
     with without_heads(model.stack()[0].attention, heads):
@@ -185,7 +185,7 @@ def word_before(weights: Tensor) -> Tensor:
 
 @cache
 def pair() -> tuple[int, int]:
-    """Find the head of layer 1 that looks back from surnames most, and that of 2 that finds them.
+    """Find the head of layer 0 that looks back from surnames most, and that of 1 that finds them.
 
     Both by their mean weight over the unseen stories of chapter 8.
     """
@@ -202,7 +202,7 @@ def name_scores(ids: Tensor, off: str) -> Tensor:
         ids: (B, n), stories with surnames at the same places.
 
     Returns:
-        (B, names, surnames), of the head of layer 2 that finds surnames.
+        (B, names, surnames), of the head of layer 1 that finds surnames.
     """
     asked = ids[:, None].repeat(1, len(PRONOUNS), 1)
     asked[:, :, -1] = encode(" ".join(PRONOUNS))
@@ -219,7 +219,7 @@ def surname_chances(next_word: Tensor) -> list[float]:
 
 @cache
 def measured(off: str) -> list[float]:
-    """Measure what MEANS names, over unseen stories, with a head of layer 1 off or with none."""
+    """Measure what MEANS names, over unseen stories, with a head of layer 0 off or with none."""
     told, (previous, induction) = unseen(COUNTS), pair()
     read = run(told.ids, off)
     looks_back = [

@@ -19,7 +19,8 @@ CAPTION = (
     "gave it, its weight, and the query, key and value of that head as strips, a bar for each "
     "dimension, up where it is positive and down where it is negative. Words that the rules of the "
     "stories fix are underlined, and marked where a bug takes more than 0.2 off their probability. "
-    "The likeliest next words stand beside what the rules allow."
+    "The likeliest next words stand beside what the rules allow. Layers and heads are counted from "
+    "0, as in code."
 )
 COLUMNS = ["without a bug", "with the bug", "rules"]
 AXES = {

@@ -94,7 +94,7 @@ class Tiles(LiveFigure):
     block_q = Choice(range(1, LENGTH + 1), default_value=4).tag(sync=True)
     block_k = Choice(range(1, LENGTH + 1), default_value=2).tag(sync=True)
     is_causal = Choice([False, True], default_value=False).tag(sync=True)
-    at = Choice(range(LENGTH**2 + 1), default_value=2).tag(sync=True)
+    at = Choice(range(LENGTH**2 + 1), default_value=1).tag(sync=True)
 
     def values(self) -> dict[str, Any]:
         q, k, v = (torch.tensor(self.given[name]).double() for name in "qkv")

@@ -37,7 +37,7 @@ __all__ = ["CIRCUITS", "COPIED", "KEPT", "SWAPS", "Swaps", "direct_logits", "fol
 KEPT = "circuits"
 COPIED = {"surname": SURNAMES, "owner": tuple(PRONOUNS)}  # what may be copied
 SWAPS = ("answer", "cue")
-# What some heads of layer 2 get from the other text: which part, of which heads, at which places.
+# What some heads of layer 1 get from the other text: which part, of which heads, at which places.
 CIRCUITS = {
     "values": ("values", "looking", "places"),
     "keys": ("keys", "looking", "places"),
@@ -239,11 +239,11 @@ def measure(model: GPT, stories: Stories, relation: str) -> dict[str, Any]:
         relation: "surname" or "owner".
 
     Returns:
-        "looking", the heads of layer 2 that look at the answer; "direct", for these, all other
+        "looking", the heads of layer 1 that look at the answer; "direct", for these, all other
         heads and all else the share of cases where what they write favours the right word among
         those that can be copied; for "answer" and "cue" what follow gives for each of CIRCUITS, and
         "text" for the whole other text; and in "through" for the cue what the keys give where a
-        single head of layer 1 has read the other text.
+        single head of layer 0 has read the other text.
     """
     heads = looking(model, stories, relation)
     found: dict[str, Any] = {"looking": heads}

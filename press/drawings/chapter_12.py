@@ -110,18 +110,19 @@ def rotary_key_apart() -> Drawing:
 def layers_that_share() -> Drawing:
     """Two layers: the second has queries of its own and reads the keys of the first."""
     d = Drawing(214)
-    for layer, y in ((1, 24), (2, 112)):
-        d.text(12, y + 20, f"layer {layer}", anchor="start", bold=True)
+    for layer, y in (("first", 24), ("second", 112)):
+        d.text(12, y + 20, layer, anchor="start", bold=True)
         for i in range(4):
             d.box(84 + 34 * i, y + 4, 28, HIGH, f"q_{i + 1}", colour=HEADS[i], shade=SHADE)
-        d.text(150, y + 46, f"queries of layer {layer}", size=SMALL, colour="faint")
+        d.text(150, y + 46, f"queries of the {layer} layer", size=SMALL, colour="faint")
     d.box(300, 28, 96, HIGH, "k, v", shade=SHADE)
     d.box(300, 116, 96, HIGH, "", shade=0, dashed=True)
     d.text(348, 131, "none made", size=SMALL, colour="faint")
     d.text(348, 70, "kept", size=SMALL, colour="faint")
     d.arrow((222, 39), (296, 39))
     d.arrow((222, 127), (262, 127), (262, 60), (296, 46))
-    d.text(210, 194, "The keys know nothing of what layer 1 has found.", size=SMALL, colour="faint")
+    known = "The keys know nothing of what the first layer has found."
+    d.text(210, 194, known, size=SMALL, colour="faint")
     return d
 
 

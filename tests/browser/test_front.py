@@ -134,7 +134,7 @@ def test_the_query_is_dragged_by_mouse_and_keys(page: Page, site: str):
     query = read_state(shown, "stage")["query"]
     handle.press("ArrowRight")
     assert read_state(shown, "stage")["query"] == [query[0] + 0.5, query[1]]
-    shown.get_by_role("button", name="Undo changes").click()
+    shown.get_by_role("button", name="Reset vectors").click()
     assert read_state(shown, "stage")["query"] == []
     check_values(shown, "stage", read_state(shown, "stage"))
 

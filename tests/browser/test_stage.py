@@ -36,7 +36,7 @@ TEXT = f"""
 <section id="third"><h2>Nothing</h2>{LONG}{LONG}</section>"""
 
 
-TALE = Stage(model="stories", states={"tell": {"bug": "W_O left out", "asking": 2}})
+TALE = Stage(model="stories", states={"tell": {"bug": "output projection left out", "asking": 2}})
 PARCEL = "small_gpt.parcel.js"
 ASKED = "performance.getEntriesByType('resource').map(one => one.name.split('/').pop())"
 

@@ -55,7 +55,7 @@ function attend(qkv, { h, base }, on, bug, cache) {
   const d_model = qkv[0].length / 3;
   const d_k = d_model / h;
   const found = qkv.map(() => new Float64Array(d_model));
-  const divisor = bug === "not divided by √d_k" ? 1 : Math.sqrt(d_k);
+  const divisor = bug === "not divided by √dₖ" ? 1 : Math.sqrt(d_k);
   const seen = on.map((isOn, head) => {
     const { k: keys, v: values } = cache[head];
     const start = keys.length;
@@ -115,7 +115,7 @@ export function run(gpt, ids, on, bug = "none", before = undefined, start = 0) {
     const { found, seen } = attend(
       through("attention.w_qkv", norm("attention_norm")), gpt, flags, bug, cache,
     );
-    x = add(x, bug === "W_O left out" ? found : through("attention.w_o", found));
+    x = add(x, bug === "output projection left out" ? found : through("attention.w_o", found));
     const wide = through("feed_forward.expand", norm("feed_forward_norm"));
     x = add(x, through("feed_forward.contract", wide.map((row) => row.map(gelu))));
     return seen;

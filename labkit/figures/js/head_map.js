@@ -13,7 +13,7 @@ import { View } from "./view.js";
 /** @type {(share: number, colour: Colour | "ink") => string} */
 const fill = (share, colour) =>
   colour === "ink"
-    ? `color-mix(in srgb, currentcolor ${(40 * share).toFixed(1)}%, transparent)`
+    ? `color-mix(in srgb, currentcolor ${(45 * share ** 1.5).toFixed(1)}%, transparent)`
     : shade(share, colour);
 
 const short = (share) => show(share, 2).replace(/^0/, "");
@@ -36,7 +36,7 @@ const ring = (job) => element("b", { class: "map-ring" }, String(job + 1));
 // The map: a button for each head, where the figure of all heads has it.
 function overview(targets, jobs, ranked, choose) {
   const { node, buttons } = buttonGrid({
-    label: "Layers from top to bottom, heads from left to right",
+    label: "Layers from top to bottom, heads from left to right; deeper colour: larger share",
     rows: ranked.map((_, i) => String(i)),
     columns: ranked[0].map((_, j) => String(j)),
     press: choose,
@@ -72,18 +72,16 @@ function overview(targets, jobs, ranked, choose) {
 // What colours, signs and rings say, and how many heads are above the line.
 function legend(targets, jobs) {
   const counts = targets.map(() => element("span"));
-  const node = element(
-    "ul",
-    { class: "live-strip map-legend" },
+  const strip = (...items) => element("ul", { class: "live-strip map-legend" }, ...items);
+  const ofTargets = strip(
     ...targets.map(({ name, sign, colour }, i) => {
       const swatch = element("i", {}, sign);
       swatch.style.background = fill(1, colour);
       return element("li", {}, swatch, ` ${name}: `, counts[i]);
     }),
-    element("li", {}, "Deeper colour: larger share"),
-    ...jobs.map(({ name, layer, head }, i) => element("li", {}, ring(i), ` ${name} (${layer}, ${head})`)),
   );
-  return { node, draw: (above) => counts.forEach((count, i) => write(count, String(above[i]))) };
+  const ofJobs = strip(...jobs.map(({ name }, i) => element("li", {}, ring(i), ` ${name}`)));
+  return { nodes: [ofTargets, ofJobs], draw: (above) => counts.forEach((count, i) => write(count, String(above[i]))) };
 }
 
 /** @type {Render} */
@@ -97,7 +95,7 @@ function render({ model, el }) {
     view.set("head", j);
   });
   const key = legend(targets, jobs);
-  const [told, chosen] = [spoken([1, 2]), spoken([2, 4], "map-chosen")];
+  const [told, chosen] = [spoken([2, 3]), spoken([2, 4], "map-chosen")];
 
   function draw() {
     const [line, layer, head] = ["line", "layer", "head"].map((trait) => view.get(trait));
@@ -108,7 +106,7 @@ function render({ model, el }) {
     key.draw(over);
     told.say(
       `${plural(any, "head")} of ${each.length} ${any === 1 ? "gives" : "give"} one of the targets ` +
-        `more than ${line} of all weight.`,
+        `more than ${line} of all weight${sum(over) > any ? ", and some give it to several; a cell shows the largest" : ""}.`,
     );
     const { found } = ranked[layer][head];
     const order = targets.map((_, at) => at).sort((a, b) => found[b] - found[a]);
@@ -132,7 +130,7 @@ function render({ model, el }) {
       ),
     ),
     told.node,
-    key.node,
+    ...key.nodes,
     map.node,
     chosen.node,
   );

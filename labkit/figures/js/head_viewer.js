@@ -7,7 +7,7 @@ import { decode } from "./tensors.js";
 import { show } from "./text.js";
 import { View } from "./view.js";
 
-const [SIDE, GAP] = [260, 130]; // of a drawing, in its own units
+const [SIDE, GAP] = [240, 130]; // of a drawing, in its own units
 const FAINT = 0.02; // a weight that is not drawn
 
 const bits = (line) => -sum(line.map((p) => (p > 0 ? p * Math.log2(p) : 0)));
@@ -63,7 +63,7 @@ function overview([layers, h], choose) {
           map.style.maskImage = one.mask;
         }
         write(place, `${one.layer}, ${one.head}`);
-        write(measure, show(one.measure, 2));
+        write(measure, show(one.measure, 2).replace(/^0/, ""));
         made.setAttribute("aria-pressed", String(one === chosen));
         made.setAttribute(
           "aria-label",
@@ -242,9 +242,10 @@ function render({ model, el }) {
       counter(view, "layer", { label: "Layer" }),
       counter(view, "head", { label: "Head" }),
     ),
+    told.node,
     all.node,
     row(
-      element("div", { class: "live-large" }, large.lines, row(...places), told.node),
+      element("div", { class: "live-large" }, large.lines, row(...places)),
       element("div", { class: "live-large" }, roomy() ? large.map : fold("The same weights as a map", false, large.map)),
     ),
   );

@@ -1,5 +1,5 @@
-// A story before and after layer 1: the lines of one head of layer 1 between its words, and the arcs
-// with which the last word asks in layer 2. What a step is about is drawn from that step on.
+// A story before and after layer 0: the lines of one head of layer 0 between its words, and the arcs
+// with which the last word asks in layer 1. What a step is about is drawn from that step on.
 
 import { drawing } from "./elements.js";
 import { range } from "./mathematics.js";
@@ -24,7 +24,7 @@ function regions({ heads, step, steps }) {
   const boxes = [[FROM - 3, 2, TO + 4], [TO + 6, 2, KEY + 8], [KEY + 10, 2, WIDE - 1], [TO + 6, BOTTOM + 2, WIDE - 1]];
   const [left, top, right] = boxes[step];
   const height = top === 2 ? BOTTOM - 2 : HIGH - BOTTOM - 3;
-  const where = [`layer 1, head ${heads[0] + 1}`, "after layer 1", `layer 2, head ${heads[1] + 1}`];
+  const where = [`layer 0, head ${heads[0]}`, "after layer 0", `layer 1, head ${heads[1]}`];
   const titles = where.slice(0, step + 1).flatMap((place, i) => {
     const middle = (boxes[i][0] + boxes[i][2]) / 2;
     const kind = `pair-title pair-title-${i + 1}`;

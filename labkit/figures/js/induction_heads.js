@@ -32,7 +32,7 @@ function storyOf(view) {
 function outcomes(view, model) {
   const { words: known, names, surnames, heads, h, means } = view.get("given");
   const runs = keptRuns(model, known);
-  const on = (off) => [range(h).map((i) => off !== `head ${i + 1}`), range(h).map(() => true)];
+  const on = (off) => [range(h).map((i) => off !== `head ${i}`), range(h).map(() => true)];
   const chances = (next) => {
     const each = surnames.map((word) => next[known.indexOf(word)]);
     return [...each, 1 - sum(each)];
@@ -84,7 +84,7 @@ function read(view, values) {
     chance: now[likeliest],
     ofRight: now[surnames.indexOf(words[asked])],
     right: surnames[likeliest] === words[asked],
-    silent: view.get("off") === `head ${heads[0] + 1}`,
+    silent: view.get("off") === `head ${heads[0]}`,
     steps: view.options("step"),
     step: view.options("step").indexOf(view.get("step")),
   };
@@ -95,7 +95,7 @@ const TELL = [
   ({ words, places, back, heads, silent }) => {
     const looks = places.map((i) => `${show(back[i][i - 1], 2)} from “${words[i]}” to “${words[i - 1]}”`);
     const still = silent ? " It is switched off: it still looks there, but writes nothing." : "";
-    return `Head ${heads[0] + 1} of layer 1 looks one word back from each surname: it gives ${looks.join(", and ")}.${still}`;
+    return `Head ${heads[0]} of layer 0 looks one word back from each surname: it gives ${looks.join(", and ")}.${still}`;
   },
   ({ words, places, names, fits }) => {
     const each = places.map((i, k) => `that of “${names[k]}” at “${words[i]}”`);
@@ -110,7 +110,7 @@ const TELL = [
     const most = best(arcs);
     const elsewhere = most === asked ? "" : `, and most, ${show(arcs[most], 2)}, to “${words[most]}”`;
     return (
-      `The last word, “${words[words.length - 1]}”, asks. Head ${heads[1] + 1} of layer 2 gives ` +
+      `The last word, “${words[words.length - 1]}”, asks. Head ${heads[1]} of layer 1 gives ` +
       `${show(arcs[asked], 2)} of its weight to “${words[asked]}”, which followed the first “${words[asked - 1]}”${elsewhere}.`
     );
   },
@@ -127,8 +127,8 @@ function panels(view) {
     const [table, note] = [coloured(), keepLines(element("p", { class: "pair-note" }), 3)];
     return { table, note, node: element("div", {}, table.node, note) };
   });
-  const off = (i) => (view.get("off") === `head ${i + 1}` ? ", off" : "");
-  const named = (mark) => range(h).map((i) => `head ${i + 1}${mark(i)}`);
+  const off = (i) => (view.get("off") === `head ${i}` ? ", off" : "");
+  const named = (mark) => range(h).map((i) => `head ${i}${mark(i)}`);
   const shares = (at, label, rows, columns, matrix, colour) =>
     made[at].table.draw({
       label, rows, columns,
@@ -141,7 +141,7 @@ function panels(view) {
     const others = range(words.length).filter((i) => i && !places.includes(i));
     const back = values["weight on the word before"];
     shares(
-      0, "Layer 1: weight on the word before", named(off), [...keys, "others, mean"],
+      0, "Layer 0: weight on the word before", named(off), [...keys, "others, mean"],
       back.map((line) => [...places.map((i) => line[i]), mean(others.map((i) => line[i]))]), "blue",
     );
     const scores = values["scores by name"];
@@ -153,7 +153,7 @@ function panels(view) {
     });
     const found = values["weights from the last word"];
     shares(
-      2, `Layer 2: weight from “${words[words.length - 1]}”`, named(() => ""), [...keys, "all others"],
+      2, `Layer 1: weight from “${words[words.length - 1]}”`, named(() => ""), [...keys, "all others"],
       found.map((line) => [...places.map((i) => line[i]), 1 - sum(places.map((i) => line[i]))]), "orange",
     );
     shares(3, "Probability of the next word", [...surnames, "other words"], ["all heads", "now"], values["next word"], "weight");
@@ -166,9 +166,9 @@ function panels(view) {
       view.get("off") === view.options("off")[0] ? say(before) : `${say(before)} with all heads, ${say(after)} now`;
     const two = (x) => show(x, 2);
     [
-      `Head ${heads[0] + 1}, mean over ${stories} unseen stories: ${two(surname[0])} from surnames, ${two(other[0])} from other words.`,
+      `Head ${heads[0]}, mean over ${stories} unseen stories: ${two(surname[0])} from surnames, ${two(other[0])} from other words.`,
       `Keys that fit the name before them best, in all stories of this figure: ${now(fits, (x) => `${Math.round(x * keys)} of ${keys}`)}.`,
-      `Head ${heads[1] + 1}, mean weight on the right one of ${asked} surnames in ${stories} unseen stories: ${now(found, two)}.`,
+      `Head ${heads[1]}, mean weight on the right one of ${asked} surnames in ${stories} unseen stories: ${now(found, two)}.`,
       `The right one of ${asked} surnames in ${stories} unseen stories, mean probability: ${now(right, two)}.`,
     ].forEach((text, i) => write(made[i].note, text));
   }
@@ -233,7 +233,7 @@ function render({ model, el }) {
   view.add(
     steps(view),
     row(
-      choice(view, "off", { label: "Switch off in layer 1" }),
+      choice(view, "off", { label: "Switch off in layer 0" }),
       stories(view),
       choice(view, "surname", { label: "Surname" }),
     ),

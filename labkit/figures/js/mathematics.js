@@ -12,7 +12,7 @@ export function matmul(a, b) {
 }
 
 /** @type {(a: number[], b: number[]) => number} */
-function dot(a, b) {
+export function dot(a, b) {
   return a.reduce((sum, x, i) => sum + x * b[i], 0);
 }
 

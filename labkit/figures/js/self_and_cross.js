@@ -88,7 +88,7 @@ function plane() {
       return { node: name, spot, words: [name.textContent], must: true };
     });
     const dots = [...spots, ...tips].map((spot) => ({ spot, radius: 6 }));
-    place(wanted, dots, SIDE, (one, spot) => {
+    place(wanted, dots, SIDE, 14, (one, spot) => {
       const [x, y] = spot ?? one.spot;
       one.node.style.transform = `translate(${x.toFixed(1)}px, ${y.toFixed(1)}px)`;
     });

@@ -58,7 +58,7 @@ function heads(h_kv) {
     aside(KEYS + 14, "keys and"),
     aside(KEYS + 27, "values"),
     drawing("text", { x: LEFT, y: KEPT - 8 }, "kept of a token"),
-    ...range(LAYERS).map((layer) => aside(KEPT + (BOX + 3) * layer + 15, `layer ${layer + 1}`)),
+    ...range(LAYERS).map((layer) => aside(KEPT + (BOX + 3) * layer + 15, `layer ${layer}`)),
     ...reads.map((j, i) => {
       const line = { x1: middle(i), y1: HIGH + 1, x2: below(j, h_kv), y2: KEYS - 1 };
       return drawing("line", { ...line, style: `--live-head: var(--live-${COLOURS[i]})` });

@@ -1,7 +1,10 @@
 // Where names stand beside their points, clear of the points and of each other.
 
-const WIDE = 7.4; // of a letter, in the drawing's units
-const HIGH = 15;
+import { sum } from "./mathematics.js";
+
+// Of a letter, in its size.
+const WIDE = 0.53;
+const HIGH = 1.1;
 const GAP = 5;
 
 /** @typedef {{ spot: number[], radius: number }} Dot */
@@ -10,30 +13,33 @@ const GAP = 5;
 // Places around a point, nearest ones first: where the name's middle would be.
 /** @type {(spot: number[], half: number, side: number) => number[][]} */
 function around([x, y], half, side) {
-  const spots = [];
-  for (const far of [14, 30, 46, 62])
-    for (const [dx, dy] of [[0, -1], [0, 1], [1, 0], [-1, 0], [1, -1], [-1, -1], [1, 1], [-1, 1]]) {
-      const across = dx * (half + GAP + far * 0.5);
-      spots.push([x + across, y + dy * (far + 2)]);
-    }
-  return spots.map(([a, b]) => [
-    Math.min(Math.max(a, half + 4), side - half - 4), Math.min(Math.max(b, 12), side - 12),
-  ]);
+  const within = (z, edge) => Math.min(Math.max(z, edge), side - edge);
+  return [14, 30, 46, 62, 78, 94].flatMap((far) =>
+    [[0, -1], [0, 1], [1, 0], [-1, 0], [1, -1], [-1, -1], [1, 1], [-1, 1]].map(([dx, dy]) => [
+      within(x + dx * (half + GAP + far / 2), half + 4), within(y + dy * (far + 2), 12),
+    ]),
+  );
 }
 
-const overlaps = (a, b) => a[0] < b[2] && b[0] < a[2] && a[1] < b[3] && b[1] < a[3];
+/** @type {(a: number[], b: number[]) => number} */
+const overlap = (a, b) => Math.max(0, Math.min(a[2], b[2]) - Math.max(a[0], b[0])) * Math.max(0, Math.min(a[3], b[3]) - Math.max(a[1], b[1]));
 
-/** @type {(wanted: any[], dots: Dot[], side: number, put: (one: any, spot: number[] | null) => void) => void} */
-export function place(wanted, dots, side, put) {
-  const taken = dots.map(({ spot: [x, y], radius: r }) => [x - r, y - r, x + r, y + r]);
+// What must have a name has it where it covers least, other names above all.
+/** @type {(wanted: any[], dots: Dot[], side: number, size: number, put: (one: any, spot: number[] | null) => void) => void} */
+export function place(wanted, dots, side, size, put) {
+  const points = dots.map(({ spot: [x, y], radius: r }) => [x - r, y - r, x + r, y + r]);
+  /** @type {number[][]} */
+  const names = [];
   for (const one of wanted) {
-    const half = (one.words.join(" ").length * (one.faint ? 6.5 : WIDE)) / 2 + 2;
+    const half = (one.words.join(" ").length * size * WIDE * (one.faint ? 0.87 : 1)) / 2 + 2;
     /** @type {(spot: number[]) => number[]} */
-    const boxOf = ([x, y]) => [x - half, y - HIGH / 2, x + half, y + HIGH / 2];
+    const boxOf = ([x, y]) => [x - half, y - (size * HIGH) / 2, x + half, y + (size * HIGH) / 2];
     const spots = one.spots ?? around(one.spot, half, side);
-    const free = spots.find((spot) => !taken.some((box) => overlaps(box, boxOf(spot))));
-    const chosen = free ?? (one.must ? spots[0] : null);
-    if (chosen) taken.push(boxOf(chosen));
+    const covers = (boxes, spot) => sum(boxes.map((box) => overlap(box, boxOf(spot))));
+    const costs = spots.map((spot) => 50 * covers(names, spot) + covers(points, spot));
+    const least = Math.min(...costs);
+    const chosen = one.must || !least ? spots[costs.indexOf(least)] : null;
+    if (chosen) names.push(boxOf(chosen));
     put(one, chosen);
   }
 }

@@ -2,6 +2,7 @@
 // as an arrow, the output, and last the regions of the answers.
 
 import { drawing, write } from "./elements.js";
+import { dot } from "./mathematics.js";
 import { area, largest, region } from "./stage_model.js";
 import { place as placeLabels } from "./stage_labels.js";
 import { pair } from "./stage_words.js";
@@ -12,6 +13,7 @@ const MIDDLE = SIDE / 2;
 const HALF = 152; // from the middle to the frame
 const RANGES = [4, 6, 9, 12, 16, 24, 40, 80];
 const STEP = 0.5; // of an arrow key
+const [LETTERS, SMALLEST] = [14, 12]; // of names, in the drawing's units and in pixels
 
 /** @type {(node: Element, attributes: Record<string, string | number>) => void} */
 function put(node, attributes) {
@@ -48,7 +50,7 @@ function makeNodes(given) {
     output: drawing("path", { class: "stage-output", d: "M0 -10L10 0L0 10L-10 0Z", "data-part": "output" }),
     queryName: drawing("text", { class: "stage-name stage-query-name" }, "query"),
     outputName: drawing("text", { class: "stage-name stage-output-name" }, "output"),
-    scale: drawing("text", { class: "stage-scale", x: SIDE - 10, y: MIDDLE - 5, "text-anchor": "end" }),
+    scale: drawing("text", { class: "stage-scale" }),
   };
   const node = drawing(
     "svg", { class: "stage-plane", viewBox: `0 0 ${SIDE} ${SIDE}`, role: "group", "aria-label": "The plane" },
@@ -74,7 +76,7 @@ function neededRange(scene) {
 }
 
 // Drag with mouse or finger; `held` names what is under it, or nothing.
-function draggable(node, { held, move, end }) {
+function draggable(node, { held, move }) {
   function start(event) {
     const what = held(event.target);
     if (event.button || !what) return;
@@ -91,7 +93,6 @@ function draggable(node, { held, move, end }) {
       node.removeEventListener("pointermove", drag);
       for (const name of ["pointerup", "pointercancel"]) node.removeEventListener(name, stop);
       node.classList.remove("stage-dragging");
-      end();
     };
     node.addEventListener("pointermove", drag);
     for (const name of ["pointerup", "pointercancel"]) node.addEventListener(name, stop);
@@ -103,13 +104,13 @@ function draggable(node, { held, move, end }) {
 
 const BY_KEY = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1] };
 
-function handle(node, on, { label, vector, most }) {
+function handle(node, on, label, vector) {
   if (!on) {
     for (const name of ["tabindex", "role", "aria-label", "aria-valuenow", "aria-valuetext"]) node.removeAttribute(name);
     return;
   }
   put(node, {
-    tabindex: 0, role: "slider", "aria-label": label, "aria-valuemin": -most, "aria-valuemax": most,
+    tabindex: 0, role: "slider", "aria-label": label, "aria-valuemin": -1e6, "aria-valuemax": 1e6,
     "aria-valuenow": vector[0], "aria-valuetext": pair(vector),
   });
 }
@@ -118,7 +119,7 @@ function handle(node, on, { label, vector, most }) {
  *   { node: SVGElement, draw(scene: any): void }} */
 export function plane(given, heard) {
   const made = makeNodes(given);
-  let [range, key, scene] = [4, "", /** @type {any} */ (null)];
+  let [range, key, scene, size] = [4, "", /** @type {any} */ (null), LETTERS];
   const at = ([x, y]) => [MIDDLE + (HALF * x) / range, MIDDLE - (HALF * y) / range];
   const isTip = (what) => what === made.tip;
   const holds = (vector) => vector.map((x) => Math.max(-range, Math.min(range, x)));
@@ -127,12 +128,13 @@ export function plane(given, heard) {
     if (isTip(what)) heard.query(holds(vector));
     else heard.word(what.dataset.word, holds(vector));
   }
-  const halves = (x) => Math.round(x / STEP) * STEP;
   draggable(made.node, {
     held: (target) => target.closest('[role="slider"]'),
     move: (what, x, y) =>
-      set(what, [x, y].map((part) => (isTip(what) ? Math.round((part / HALF) * range * 10) / 10 : halves((part / HALF) * range)))),
-    end() {},
+      set(what, [x, y].map((part) => {
+        const fine = isTip(what) ? 10 : 1 / STEP;
+        return Math.round((part / HALF) * range * fine) / fine;
+      })),
   });
   made.node.addEventListener("keydown", (event) => {
     const what = /** @type {any} */ (event.target).closest('[role="slider"]');
@@ -152,21 +154,25 @@ export function plane(given, heard) {
     key = now;
     made.node.dataset.step = String(step);
     const points = pointsOf(scene, range).map(at);
-    drawFrame(made, step, range);
+    drawFrame(made, step);
     const groups = drawWords(made, given, scene, points, at);
     drawQuery(made, scene, at);
     const named = drawRegions(made, given, scene, range, at);
     const more = drawOutput(made, scene, points, at);
-    nameAll(made, scene, { ...groups, ...more, named }, at);
+    nameAll(made, scene, { ...groups, ...more, named, range, size }, at);
   }
+  // However small the plane is, its names can be read.
+  new ResizeObserver(([{ contentRect }]) => {
+    size = Math.max(LETTERS, (SMALLEST * SIDE) / (contentRect.width || SIDE));
+    made.node.style.fontSize = `${size}px`;
+    draw(scene);
+  }).observe(made.node);
   return { node: made.node, draw };
 }
 
-function drawFrame(made, step, range) {
+function drawFrame(made, step) {
   put(made.axes, { d: `M4 ${MIDDLE}H${SIDE - 4}M${MIDDLE} 4V${SIDE - 4}` });
   show(made.axes, step > 0);
-  write(made.scale, short(range));
-  show(made.scale, step > 0);
 }
 
 // Dots of the sentence, and faint ones of the words that it does not have.
@@ -187,10 +193,7 @@ function drawWords(made, given, { words, found, step, vectors }, points, at) {
     else dot.removeAttribute("data-part");
     const radius = mine < 0 ? 3 : step === 4 || step === 5 ? 4 + 9 * Math.min(weightOf(word), 1) : 6;
     dot.lastElementChild.setAttribute("r", String(radius));
-    handle(dot, mine >= 0 && step === 1, {
-      label: `Vector of ${word}: arrow keys move it`, vector: mine >= 0 ? found.x[mine] : [0, 0], most: 1e6,
-    });
-    // A word to take hold of lies above those that are not of the sentence.
+    handle(dot, mine >= 0 && step === 1, `Vector of ${word}: arrow keys move it`, found.x[mine]);
   });
   return { isMine, points };
 }
@@ -201,8 +204,8 @@ function drawQuery(made, { words, found, step }, at) {
   put(made.query, { d: `M${x} ${y}L${u.toFixed(2)} ${v.toFixed(2)}` });
   moveTo(made.tip, [u, v]);
   for (const node of [made.query, made.tip]) show(node, on);
-  handle(made.tip, on, { label: `Query of ${words[words.length - 1]}: arrow keys move it`, vector: found.query, most: 1e6 });
-  const square = found.query.reduce((sum, part) => sum + part * part, 0);
+  handle(made.tip, on, `Query of ${words[words.length - 1]}: arrow keys move it`, found.query);
+  const square = dot(found.query, found.query);
   const along = on && step >= 3 && square > 0;
   const far = found.query.map((part) => (part * 1e3) / Math.sqrt(square || 1));
   const ends = [at(far), at(far.map((part) => -part))];
@@ -214,7 +217,7 @@ function drawQuery(made, { words, found, step }, at) {
     show(drop, along && mine >= 0);
     if (mine < 0) return;
     const vector = found.keys[mine];
-    const share = vector.reduce((sum, part, j) => sum + part * found.query[j], 0) / (square || 1);
+    const share = dot(vector, found.query) / (square || 1);
     const foot = at(found.query.map((part) => part * share));
     put(drop, { d: `M${at(vector).map((p) => p.toFixed(2)).join(" ")}L${foot.map((p) => p.toFixed(2)).join(" ")}`, "data-part": `score:${word}` });
   });
@@ -271,7 +274,7 @@ function drawOutput(made, { words, found, step }, points, at) {
 }
 
 // Words at one place share a name; names keep clear of points and of each other.
-function nameAll(made, { words, step, found, vectors }, { isMine, points, output, named }, at) {
+function nameAll(made, { words, step, found, vectors }, { isMine, points, output, named, range, size }, at) {
   const last = words[words.length - 1];
   const wanted = [];
   const dots = [];
@@ -305,7 +308,8 @@ function nameAll(made, { words, step, found, vectors }, { isMine, points, output
   // Beside the axis across a name would read as if it had a minus.
   if (step > 0) dots.push(...along([0, MIDDLE], [SIDE, MIDDLE]), ...along([MIDDLE, MIDDLE], [0, MIDDLE]));
   show(made.outputName, step >= 5);
-  placeLabels([...wanted, ...named], dots, SIDE, ({ node, words: texts }, spot) => {
+  wanted.unshift({ node: made.scale, spots: [[SIDE - 4 * size, SIDE - 1.6 * size]], words: [`axes to ±${short(range)}`], must: true });
+  placeLabels([...wanted, ...named], dots, SIDE, size, ({ node, words: texts }, spot) => {
     show(node, Boolean(spot));
     if (!spot) return;
     write(node, texts.join(" "));

@@ -73,7 +73,7 @@ function pocket(view) {
   });
   const list = answers(given);
   const broken = breakIt(view, given, load);
-  const undo = button("Undo changes", () => {
+  const undo = button("Reset vectors", () => {
     view.set("vectors", given.vectors.map((row) => [...row]));
     view.set("query", []);
   });

@@ -105,14 +105,15 @@ export function tale(choose) {
       const largest = PARTS.map(({ quantity }) => Math.max(...values[quantity].flat().map(Math.abs)));
       kept.words.forEach((one, i) => {
         const now = i ? share(chances[i][1]) : "given";
+        const weight = i > asking && !values.weights[i] ? "–" : share(values.weights[i]); // hidden
         write(one.chip, words[i]);
         one.chip.setAttribute("aria-pressed", String(i === asking));
         const mark = fell[i] ? ", which fails" : fixed[i] ? ", which the rules fix" : "";
-        one.chip.setAttribute("aria-label", `${words[i]}: probability ${now}${mark}, weight ${share(values.weights[i])}`);
+        one.chip.setAttribute("aria-label", `${words[i]}: probability ${now}${mark}, weight ${weight}`);
         one.chip.classList.toggle("tale-fixed", fixed[i]);
         one.chip.classList.toggle("tale-fell", fell[i]);
         write(one.said, fell[i] ? `↓ ${now}` : now);
-        write(one.weight, share(values.weights[i]));
+        write(one.weight, weight);
         one.weight.setAttribute("data-part", `weight:${words[i]}`);
         one.weight.style.setProperty("--share", String(values.weights[i]));
         one.node.classList.toggle("tale-asks", i === asking);

@@ -1,7 +1,7 @@
 // What the stage says in words of each step.
 
 import { largest, rightAnswer } from "./stage_model.js";
-import { sum } from "./mathematics.js";
+import { dot, sum } from "./mathematics.js";
 import { percent, show } from "./text.js";
 
 const NEARLY = 1e-6;
@@ -40,7 +40,7 @@ const TELL = {
   },
   scores({ words, found, bug }) {
     const i = largest(found.scores);
-    const product = found.query.reduce((total, x, j) => total + x * found.keys[i][j], 0);
+    const product = dot(found.query, found.keys[i]);
     const divided =
       bug === "not divided by √2"
         ? "The bug leaves out the division by √2, so this is the score"

@@ -100,6 +100,7 @@ export function tiling(n, d) {
   const pairs = element("div", { class: "tiling-pairs" }, ...cells.flat(), frame);
   const [queries, keys] = [numbered(n), numbered(n)].map((all) => all.map((i) => element("span", {}, i)));
   const rows = range(n).map(() => sums(n, d));
+  const most = element("i"); // that a bar of a can show
   const node = element(
     "div",
     { class: "tiling", role: "img" },
@@ -107,6 +108,7 @@ export function tiling(n, d) {
     element("p", {}, ...typeset("Maximum m, sum l")),
     element("p", {}, ...typeset(`Sum a, entries 1 to ${d} ↓`)),
     element("div", { class: "tiling-keys" }, ...keys),
+    element("div", { class: "tiling-scale" }, element("i", {}, "0"), most),
     pairs,
     ...rows.flatMap(({ nodes }, i) => [queries[i], ...nodes]),
   );
@@ -117,7 +119,7 @@ export function tiling(n, d) {
   let playing = [];
 
   function draw(found, forward) {
-    const { block_q, block_k, at, tile, scores, pairs: kinds, before, after, done, rises, most } = found;
+    const { block_q, block_k, at, tile, scores, pairs: kinds, before, after, done, rises } = found;
     const { top, bottom, left, right } = tile;
     playing.forEach((one) => one.cancel());
     playing = [];
@@ -125,6 +127,7 @@ export function tiling(n, d) {
     for (const [name, x] of Object.entries(place)) frame.style.setProperty(`--${name}`, String(x));
     frame.style.visibility = at ? "visible" : "hidden";
     node.setAttribute("aria-label", words(found));
+    write(most, show(found.most.a, 1));
     cells.forEach((line, i) =>
       line.forEach((cell, j) => {
         const [sign, kind] = KINDS[kinds[i][j]];
@@ -141,7 +144,7 @@ export function tiling(n, d) {
       const here = at > 0 && i >= top && i < bottom;
       queries[i].classList.toggle("tiling-here", here);
       const terms = scores[i].slice(left, right).map((score) => Math.exp(score - after[i].m));
-      row.draw({ before: before[i], after: after[i], terms, here, done: i < done, most });
+      row.draw({ before: before[i], after: after[i], terms, here, done: i < done, most: found.most });
       if (here && forward) playing.push(...row.play(after[i], shrink));
     });
   }

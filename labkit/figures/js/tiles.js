@@ -217,7 +217,7 @@ function legend() {
     ["skipped", "skipped"],
     ["old", "old sum times its factor"],
     ["was", "before that"],
-    ["new", "what the tile adds"],
+    ["new", "what the tile adds, a part for each key"],
   ];
   return element(
     "ul",
@@ -277,8 +277,8 @@ function render({ model, el }) {
       slider(view, "block_k", { label: "Keys a tile" }),
     ),
     told.node,
-    drawn.node,
     legend(),
+    drawn.node,
     fold("m, l and outputs in numbers", false, state.node, element("p", {}, ...typeset(rule)), row(outputs.node, expected.node), off),
     fold("Numbers held and moved", false, memory.holds, memory.counted.node, memory.ratio),
   );

@@ -11,6 +11,8 @@ const LETTERS = "abcdefghijklmnop"; // one for each token
 const DIGITS = [8, 4, 2, 1]; // of its number, one for each sign
 const LOUD = 3; // a position beside a token's signs
 const LOOKS = 0.25; // the weight from which an answer has the colour of a head
+/** @type {(head: number, h: number) => Colour} */
+const colourOf = (head, h) => (h > 1 ? COLOURS[head] : "weight"); // the only head is not head 1
 const LAYERS = [
   { title: "Four heads of 8", name: "four heads", switches: ["head_1", "head_2", "head_3", "head_4"] },
   { title: "One head of 32", name: "one head", switches: ["only_head"] },
@@ -104,7 +106,7 @@ function layerPart(view, { title, name, switches }) {
   const heads = switches.map((trait, i) =>
     headPart(view, trait, {
       label: switches.length > 1 ? `Head ${i + 1}` : "Only head",
-      colour: COLOURS[i],
+      colour: colourOf(i, switches.length),
     }),
   );
   const table = coloured();
@@ -122,7 +124,7 @@ function layerPart(view, { title, name, switches }) {
       const filled = (r, i) => {
         const there = weights.map((map, head) => (on[head] ? map[i][ring(n, offsets[r])[i]] : 0));
         const most = Math.max(...there);
-        return most < LOOKS ? "var(--live-faint)" : shade(1, COLOURS[there.indexOf(most)]);
+        return most < LOOKS ? "var(--live-faint)" : shade(1, colourOf(there.indexOf(most), on.length));
       };
       table.draw({
         label: `Answers of ${name}, below each token`,
@@ -217,14 +219,13 @@ function render({ model, el }) {
       );
       parts[at].draw(found, { sequence, names, offsets, on, shares });
       const cut = on.flatMap((isOn, i) => (isOn ? [] : [i + 1]));
-      const which = on.length > 1 ? `head ${cut.join(", ")}` : "it";
-      const without = cut.length ? ` without ${which}` : "";
-      const score = `${one.name} ${found.right.join(", ")}${without}`;
+      const which = on.length > 1 ? `without ${cut.length === 1 ? "head" : "heads"} ${cut.join(", ")}` : "once it is cut";
+      const score = `of ${one.name} ${sum(found.right)}${cut.length ? ` ${which}` : ""}`;
       return { ...found, shares, score };
     });
     told.say(
-      `Right, of ${n}, at ${offsets.map((offset) => -offset).join(", ")} back: ` +
-        `${runs.map(({ score }) => score).join("; ")}.`,
+      `Of ${n * offsets.length} answers are right: ${runs.map(({ score }) => score).join(", and ")}. ` +
+        `A right answer is grey where no head puts ${LOOKS} of its weight on that place.`,
     );
     const [four, one] = runs;
     const numbers = ({ answers }) => answers.map((line) => line.map((answer) => answer + 1));

@@ -23,7 +23,7 @@ from labkit.models import ablation, circuits, gpt
 from labkit.models.stories import PRONOUNS, SURNAMES, VOCABULARY, encode
 from labkit.models.training import unseen
 
-SWITCHED = f"head {pair()[0] + 1}"
+SWITCHED = f"head {pair()[0]}"
 
 
 @pytest.mark.parametrize("off", OFF)

@@ -186,8 +186,7 @@ function render({ model, el }) {
 
   const all = overview(shape, chooseHead);
   const told = spoken([2, 2, 3]);
-  const select = (trait, i) => view.set(trait, i);
-  const large = chosenHead(room, select);
+  const large = chosenHead(room, (trait, i) => view.set(trait, i));
 
   function draw() {
     const sentence = view.get("sentence");
@@ -225,7 +224,7 @@ function render({ model, el }) {
       label: { query: "From", key: "To" }[trait],
       texts: numbered,
       follow: ["sentence"],
-      choose: (i) => select(trait, i),
+      choose: (i) => view.set(trait, i),
     }),
   );
   view.add(

@@ -219,7 +219,10 @@ function render({ model, el }) {
       "next word": shown.values["next word"],
       "words of the story": shown.values["words of the story"],
       weights: shown.values.weights,
-    }, { weights: [storyOf(view), storyOf(view)], "words of the story": [storyOf(view), view.get("axes")["words of the story"][1]] });
+    }, {
+      weights: [storyOf(view), storyOf(view)],
+      "words of the story": [storyOf(view), view.get("axes")["words of the story"][1]],
+    });
   }
 
   const half = (...nodes) => element("div", { class: "live-half" }, ...nodes);

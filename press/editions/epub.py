@@ -72,6 +72,7 @@ def set_for_reading(
         editions.first(formula, "annotation").decompose()
         math = editions.first(formula, "math")
         math["alttext"] = tex
+        math.attrs.pop("aria-hidden", None)
         mend_mathml(math)
         formula.replace_with(math)
     for code in part.select("pre"):

@@ -19,8 +19,8 @@ TIED = re.compile(r"(?<=\(\d,) (?=\d+\))|(?<=\(\d\d,) (?=\d+\))|(?<=[<>≤≥≈
 # What names something by its words: a title, a link.
 NAMES = re.compile(r"<(h[1-6]|a)\b[^>]*>.*?</\1>", re.DOTALL)
 MATHML = re.compile(
-    r'(<span class="katex-mathml">)<math\b.*?<annotation encoding="application/x-tex">(.*?)'
-    r"</annotation></semantics></math>",
+    r'(<span class="katex-mathml">)<math\b(.*?<annotation encoding="application/x-tex">(.*?)'
+    r"</annotation></semantics></math>)",
     re.DOTALL,
 )
 NO_LETTERS = re.compile(r"\\[A-Za-z]+|[\\_{}^,]")  # commands and marks of TeX
@@ -29,14 +29,19 @@ NO_LETTERS = re.compile(r"\\[A-Za-z]+|[\\_{}^,]")  # commands and marks of TeX
 def told_in_words(page: str) -> str:
     """Let the names of titles and links have their formulas, which browsers leave out, as words.
 
+    The formulas stay, unheard, for the editions.
+
     >>> tex = '<annotation encoding="application/x-tex">d_k</annotation></semantics>'
-    >>> told_in_words(f'<h2>Why <span class="katex-mathml"><math>{tex}</math></span></h2>')
-    '<h2>Why <span class="katex-mathml">d k</span></h2>'
+    >>> told = told_in_words(f'<h2><span class="katex-mathml"><math>{tex}</math></span></h2>')
+    >>> told.replace(tex, "...")
+    '<h2><span class="katex-mathml">d k<math aria-hidden="true">...</math></span></h2>'
     """
 
     def words(match: re.Match[str]) -> str:
-        tex = match[2].replace("^T", " transposed").replace("^2", " squared")
-        return match[1] + " ".join(NO_LETTERS.sub(" ", tex).split())
+        start, formula, tex = match.groups()
+        tex = tex.replace("^T", " transposed").replace("^2", " squared")
+        told = " ".join(NO_LETTERS.sub(" ", tex).split())
+        return f'{start}{told}<math aria-hidden="true"{formula}'
 
     return NAMES.sub(lambda name: MATHML.sub(words, name[0]), page)
 

@@ -176,8 +176,9 @@ def package(entries: dict[str, bytes]) -> str:
 def item(name: str, content: bytes) -> str:
     """Write one line of the list of files."""
     kinds = {"nav.xhtml": ["nav"], "cover.png": ["cover-image"]}.get(name, [])
-    if name.endswith(".xhtml") and b"<math" in content:
-        kinds = [*kinds, "mathml"]
+    if name.endswith(".xhtml"):
+        tags = {b"<math": "mathml", b"<svg": "svg"}
+        kinds += [kind for tag, kind in tags.items() if tag in content]
     properties = f' properties="{" ".join(kinds)}"' if kinds else ""
     kind = TYPES[PurePosixPath(name).suffix]
     return f'<item id="{manifest_id(name)}" href="{name}" media-type="{kind}"{properties}/>'

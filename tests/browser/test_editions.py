@@ -74,7 +74,7 @@ def test_pages_are_in_the_order_of_the_table_of_contents(pages: list[editions.Pa
 
 def test_every_figure_is_a_picture_told_in_words(pages: list[editions.Page]):
     for page in pages:
-        figures = re.findall(r'<figure class="(?:plotly|live)-figure"', html(page))
+        figures = re.findall(r'<figure class="(?:plotly|live)-figure\b', html(page))
         parts = [page.body, *page.answers]
         drawn = [image for part in parts for image in part.select("img[data-dots]")]
         assert len(drawn) == len(figures), page.name

@@ -19,8 +19,8 @@ document.addEventListener("DOMContentLoaded", () => {
   let asked = false;
   /** @type {HTMLElement | undefined} */
   let chosen; // in the contents: where the page ends before it, its heading is not on top
-  /** @type {HTMLElement | undefined} */
-  let marked;
+  /** @type {HTMLElement | undefined | null} */
+  let marked = null; // undefined where nothing is read yet
 
   const bottomOf = (/** @type {string} */ name) => (
     document.querySelector(name)?.getBoundingClientRect().bottom ?? 0

@@ -47,12 +47,6 @@ for (const kind of ["pointerdown", "click"]) {
   document.addEventListener(kind, () => { root.style.scrollBehavior = ""; }, { capture: true });
 }
 
-// A drawer that is closed by touch gives the focus back to its button, which asks for no tooltip.
-document.addEventListener("show.bs.tooltip", (event) => {
-  const { target } = event;
-  if (target instanceof Element && !target.matches(":hover, :focus-visible")) event.preventDefault();
-});
-
 // A button's tooltip is its name, which is not told twice.
 document.addEventListener("inserted.bs.tooltip", ({ target }) => {
   if (target instanceof Element) target.removeAttribute("aria-describedby");

@@ -16,6 +16,7 @@ document.addEventListener("DOMContentLoaded", () => {
     return heading && section && item ? [{ link, item, heading, section }] : [];
   });
   column.classList.toggle("short", Boolean(document.querySelector("article .beside > .verdicts")));
+  const title = column.querySelector(".onthispage");
   let asked = false;
   /** @type {HTMLElement | undefined} */
   let chosen; // in the contents: where the page ends before it, its heading is not on top
@@ -50,6 +51,7 @@ document.addEventListener("DOMContentLoaded", () => {
     marked = now;
     const at = parts.findIndex(({ link }) => link === now);
     const first = Math.max(0, Math.min(at - 1, parts.length - NEAR));
+    title?.setAttribute("data-place", `${at < 0 ? "" : `${at + 1} of `}${parts.length}`);
     parts.forEach(({ link, item }, i) => {
       const holds = item.contains(now ?? null);
       link.classList.toggle("active", holds);

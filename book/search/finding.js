@@ -15,11 +15,13 @@ const MOST_OF = 0.75; // of a title's words
 const CLAIMED = 0.5; // of what the typed words tell, which a claim must have: there are hundreds
 export const GLOSSARY = "book/glossary.html";
 const REFERENCE = "book/reference.html";
+export const BIBLIOGRAPHY = "book/bibliography.html";
 // Chapters are what the book is for; audits repeat their words, and lists have many.
 const KIND = { chapter: 2, lab: 1, page: 1, audit: 0.5 };
 const LISTS = {
-  [GLOSSARY]: 0.6, "book/bibliography.html": 0.6, [REFERENCE]: 0.2,
+  [GLOSSARY]: 0.6, [BIBLIOGRAPHY]: 0.6, [REFERENCE]: 0.2,
   "book/changelog.html": 0.3, "book/verdict-history.html": 0.3,
+  "book/updating.html": 0.3, "book/recipes.html": 0.3, // for maintainers
 };
 
 /** @type {any} */
@@ -257,6 +259,7 @@ function arranged(typed, asked, pages, claims) {
   const isMeant = {
     [GLOSSARY]: ({ heading, called }) => [heading, ...called].some((name) => stemmed(name) === asked.join("")),
     [REFERENCE]: ({ heading }) => heading.toLowerCase() === typed,
+    [BIBLIOGRAPHY]: ({ heading, anchor }) => [heading.toLowerCase(), anchor].includes(typed),
   };
   const said = pages.filter(({ address }) => address in isMeant).flatMap(({ address, sections }) => (
     sections.filter((section) => section.text && isMeant[address](section))

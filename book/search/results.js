@@ -1,6 +1,6 @@
 // How what was found is shown: pages with their sections, claims, the found words marked.
 
-import { GLOSSARY, book, termsOf, wordsOf } from "./finding.js";
+import { BIBLIOGRAPHY, GLOSSARY, book, termsOf, wordsOf } from "./finding.js";
 
 const SECTIONS = 3;
 const EXCERPT = 170; // characters
@@ -8,8 +8,8 @@ const EXCERPT = 170; // characters
 export const HERE = /** @type {HTMLScriptElement} */ (document.currentScript).src;
 export const ROOT = new URL("../", HERE).href;
 
-// Words and symbols, these with what stands below and above them: d_k, QK^T, W_Q^(1).
-const PIECES = /([\p{L}\p{N}]+(?:_(?:[\p{L}\p{N}]+|\([^()]*\)))*(?:\^(?:[\p{L}\p{N}_]+|\([^()]*\)))?|√)/u;
+// Words and symbols, these with what stands below and above them, and under a root: d_k, QK^T, W_Q^(1), √d_k.
+const PIECES = /(√?[\p{L}\p{N}]+(?:_(?:[\p{L}\p{N}]+|\([^()]*\)))*(?:\^(?:[\p{L}\p{N}_]+|\([^()]*\)))?|√)/u;
 // A name with two of these is a name in code.
 const SYMBOL = /^(\p{L}|head|[\p{L}\p{N}]+(?=\^|_\())((?:_[^_^]+)?)(?:\^(.+))?$/u;
 
@@ -20,10 +20,11 @@ function pieces(text, match) {
 }
 
 function typeset(piece) {
-  const [, base, below, above] = SYMBOL.exec(piece) ?? [];
+  const [root, symbol] = piece.startsWith("√") ? ["√", piece.slice(1)] : ["", piece];
+  const [, base, below, above] = SYMBOL.exec(symbol) ?? [];
   if (!below && !above) return [piece];
   return [
-    base,
+    root + base,
     ...(below ? [make("sub", {}, below.slice(1).replace(/^\((.*)\)$/, "$1"))] : []),
     ...(above ? [make("sup", {}, above.replace(/^\((..+)\)$/, "$1").replace(/^-/, "−"))] : []),
   ];
@@ -85,9 +86,11 @@ function shownPage(page) {
   );
 }
 
-// What the glossary says of a word, or the reference of a name.
+const LISTED_IN = { [GLOSSARY]: "Glossary", [BIBLIOGRAPHY]: "Bibliography" };
+
+// What the glossary says of a word, the bibliography of a paper, or the reference of a name.
 function shownEntry({ address, anchor, heading, text, match }) {
-  const from = address === GLOSSARY ? "Glossary" : "Reference";
+  const from = LISTED_IN[address] ?? "Reference";
   return make("li", {},
     make("a", { href: `${ROOT}${address}#${anchor}` }, ...marked(heading, match)),
     make("p", {}, make("b", {}, from), " ", ...marked(text, match)),

@@ -12,7 +12,7 @@ const GROUPS = [
   { kind: "claim", name: "Claims", shown: 5 },
 ];
 
-const RESTED = 1000; // milliseconds
+const [RESTED, TOLD] = [1000, 5000]; // milliseconds
 
 // A field, what it has found, and how many.
 function attach(form) {
@@ -68,7 +68,10 @@ function attach(form) {
   function tell() {
     clearTimeout(resting);
     told.textContent = "";
-    resting = setTimeout(() => { told.textContent = status.textContent; }, RESTED);
+    resting = setTimeout(() => {
+      told.textContent = status.textContent;
+      resting = setTimeout(() => { told.textContent = ""; }, TOLD); // so that none reads it twice
+    }, RESTED);
   }
 
   let waiting = 0;

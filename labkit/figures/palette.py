@@ -43,6 +43,7 @@ PAGES = {
     "muted": ("#575b66", "#b4b8c1"),
     "holds": DRAWINGS["green-ink"],
     "near": ("#0062a0", "#6ab7ec"),  # of a verdict: rounded, or drawn at random
+    "reading": ("#6b5b00", "#d9c35c"),  # holds in one reading
     "wrong": DRAWINGS["orange-ink"],
     "conflict": DRAWINGS["pink-ink"],
 }

@@ -20,7 +20,10 @@ FIXED = {(1, 1), (1, 4), (2, 5), (3, 2), (3, 3)}  # row and place
 
 
 def fixed_words() -> Drawing:
-    """Four sentences; from each fixed word an arrow to where its answer can be read."""
+    """Four sentences; from each fixed word an arrow to where its answer can be read.
+
+    A relation has the colour of its curve in the charts of `plots.lines`.
+    """
     d = Drawing(316)
     at: dict[tuple[int, int], tuple[float, float]] = {}
     for row, words in enumerate(STORY):
@@ -41,14 +44,14 @@ def fixed_words() -> Drawing:
 
     arrow((1, 1), (0, 4), 46, 1)
     arrow((1, 4), (1, 0), 30, 2)
-    arrow((2, 5), (2, 1), 30, 0)
+    arrow((2, 5), (2, 1), 30, 3)
     x, y = at[0, 3]
-    around = above((3, 2), 16), above((3, 2), 46), (404, at[3, 2][1] - 46), (404, y + 26)
-    d.arrow(*around, (x, y + 26), (x, y + 15), colour=HEADS[3], width=2)
-    d.text(92, 62, "surname", colour=HEADS[1], size=SMALL, anchor="end")
+    around = above((3, 2), 16), above((3, 2), 40), (4, at[3, 2][1] - 40), (4, y + 25)
+    d.arrow(*around, (x, y + 25), (x, y + 15), colour=HEADS[0], width=2)
+    d.text(at[0, 4][0] + 8, 66, "surname", colour=HEADS[1], size=SMALL, anchor="start")
     d.text(250, 92, "gender", colour=HEADS[2], size=SMALL, anchor="start")
-    d.text(286, 176, "number", colour=HEADS[0], size=SMALL, anchor="start")
-    d.text(260, 228, "owner", colour=HEADS[3], size=SMALL)
+    d.text(286, 176, "number", colour=HEADS[3], size=SMALL, anchor="start")
+    d.text(50, 233, "owner", colour=HEADS[0], size=SMALL)
     return d
 
 

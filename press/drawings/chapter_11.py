@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from press.drawings.kit import SMALL, Drawing
 
-NEW, KEPT, CELL = 0.35, 0.16, 26
+NEW, KEPT, CELL = 0.6, 0.16, 26
+UNDER_WORDS = 0.35  # as dark as lets them be read
 
 
 def cached_step() -> Drawing:
@@ -58,13 +59,13 @@ def ring_buffer() -> Drawing:
         holds = [max(q for q in range(p + 1) if q % 4 == slot) for slot in range(4)]
 
         def position_shade(i: int, j: int, p: int = p) -> float:
-            return NEW if j == p else KEPT * (p - 4 < j < p)
+            return UNDER_WORDS if j == p else KEPT * (p - 4 < j < p)
 
         def place(i: int, j: int, p: int = p) -> str:
             return str(j) if j <= p else ""
 
         def slot(i: int, j: int, p: int = p) -> float:
-            return NEW if j == p % 4 else KEPT
+            return UNDER_WORDS if j == p % 4 else KEPT
 
         def held(i: int, j: int, holds: list[int] = holds) -> str:
             return str(holds[j])

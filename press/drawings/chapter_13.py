@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from press.drawings.kit import SMALL, Drawing
 
-NOW, DONE = 0.45, 0.14
+NOW, DONE = 0.65, 0.14
 MASKED, WHOLE = 0.8, 0.3  # of tiles that are told apart beside empty ones
 
 

@@ -35,17 +35,19 @@ from press.node import PACKAGES, esbuild
 WHOLE = (ERRATA, "book/changelog", "book/verdict-history")
 TEMPLATES = Path(__file__).parent / "templates"
 INDEX = "search-index.js"
+BIBLIOGRAPHY = "book/bibliography"
 KINDS = {"chapters": "chapter", "labs": "lab", "audits": "audit"}
 
 # What readers call a page that is titled otherwise.
 ALSO = {
     ERRATA: "errors mistakes corrections",
+    "book/how-to-use": "install setup download",
     "book/machines": "results differ reproducible",
     "book/cite": "citation bibtex",
     "book/changelog": "news updates versions",
     "chapters/07_counting": "quadratic cost complexity",
     "chapters/09_heads_in_a_pretrained_model": "bert",
-    "labs/index": "exercises colab download",
+    "labs/index": "exercises colab download install setup",
 }
 ALSO_OF_KIND = {"audit": "errors mistakes document"}
 
@@ -185,6 +187,16 @@ def terms(doctree: nodes.document) -> set[str]:
     return {link["reftargetid"] for link in links if link["reftarget"] == GLOSSARY}
 
 
+def titles(doctree: nodes.document) -> dict[str, str]:
+    """Find the titles of the papers, in italics, by the anchors of their entries."""
+    found: dict[str, str] = {}
+    for entry in doctree.findall(nodes.section):
+        title = next((text_of(text) for text in entry.findall(nodes.emphasis)), "")
+        if title and not any(isinstance(child, nodes.section) for child in entry):
+            found[entry["ids"][0]] = title.rstrip(".")
+    return found
+
+
 def other_names(text: str) -> list[str]:
     """Find what an entry of the glossary says that its term is called as well.
 
@@ -216,13 +228,16 @@ def entries(app: Sphinx) -> dict[str, list[list[Any]]]:
         title = numberless(page.heading)
         pages.append([name, kind, title, " ".join(lead), " ".join(text), also])
         known = PYTHONS.copy()
+        papers = titles(app.env.get_doctree(name)) if name == BIBLIOGRAPHY else {}
         for part in rest if name not in WHOLE else ():
             words_here = set(re.findall(r"\w+", f"{part.heading} {part.text}"))
             # A name leads to the section that has it first.
             names = dict.fromkeys(name for name in part.names if name not in known | words_here)
             known.update(names)
             if part.anchor:
-                row = [places[name], part.anchor, part.heading, part.text, " ".join(names)]
+                heading = papers.get(part.anchor, part.heading)
+                words = [part.heading] if heading != part.heading else list(names)
+                row = [places[name], part.anchor, heading, part.text, " ".join(words)]
                 if name == GLOSSARY:
                     row += [introduced.get(part.anchor, []), other_names(part.text)]
                 sections.append(row)

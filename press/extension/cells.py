@@ -181,12 +181,14 @@ class SizedFormatter(HtmlFormatter[str]):
         names = " ".join(["tall"] * (wrapped > TALL) + ["fine"] * (fine and columns > PHONE))
         marked = f' class="{names}"' if names else ""
         shown = [
-            (kind, f'<span class="aligned">{line}</span>' if i in rows else self.hang(line, texts[i]))
+            (kind, self.laid_out(line, texts[i], is_row=i in rows))
             for i, (kind, line) in enumerate(lines)
         ]
         return super().wrap(iter([(0, f'<code{marked} style="{size}">'), *shown, (0, "</code>")]))
 
-    def hang(self, line: str, text: str) -> str:
+    def laid_out(self, line: str, text: str, *, is_row: bool) -> str:
+        if is_row:
+            return f'<span class="aligned">{line}</span>'
         return hanging(line, text, last=LAST if self.is_printed else None)
 
 
@@ -269,7 +271,7 @@ def hanging(line: str, text: str, last: re.Pattern[str] | None = None) -> str:
         spans = [*(span for span in spans if span[1] <= end.start()), end.span()]
     line = grouped(line, spans)
     code, mark, remark = line.rpartition('<span class="c">')
-    if mark and is_whole(code) and not text.lstrip().startswith("#"):
+    if mark and is_whole(code.replace("<wbr>", "")) and not text.lstrip().startswith("#"):
         line = f'<span class="code">{code}</span><span class="c remark">{remark}'
         return f'<span class="long remarked" style="--indent: {indent}">{line}</span>'
     return f'<span class="long" style="--indent: {indent}">{line}</span>'

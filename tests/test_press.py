@@ -322,6 +322,13 @@ def test_a_long_line_breaks_between_tokens_and_not_in_numbers():
     remark = '<span class="c"># what the sum of all these weights is</span>'
     kept = cells.hanging(remark, re.sub("<[^>]+>", "", remark))
     assert '<span class="joined"># what</span> the' in kept
+    behind = 'with torch.device("meta"):  # no memory: it is counted'
+    shown = highlight(behind, PythonLexer(), cells.SizedFormatter())
+    assert re.findall(r'class="(long remarked|code|c remark)"', shown) == [
+        "long remarked",
+        "code",
+        "c remark",
+    ]
 
 
 def test_tables_of_cells_and_text_tell_what_they_hold():
@@ -355,6 +362,9 @@ def test_printed_columns_stay_and_sentences_wrap():
     told = "\n".join([*lines, "a sentence that is too long for one line of a phone"])
     shown = highlight(told, TextLexer(), cells.SizedFormatter())
     assert re.findall(r'<span class="(\w+)"', shown) == [*["aligned"] * 3, "long"]
+    counts = "right in the sentences of both halves: 19 of 20"
+    shown = highlight(counts, TextLexer(), cells.SizedFormatter())
+    assert '<span class="joined">19 of 20</span>' in shown
     code = "first(1)   # is 3\nsecond(1)  # is 4"
     assert "aligned" not in highlight(code, PythonLexer(), cells.SizedFormatter())
 

@@ -38,6 +38,7 @@ UNANSWERED = " is still the stub.\n"  # what an exercise's check says before the
 SOME = 3  # names that a fold's line has
 PRINTED = 50  # columns of what is printed that phones show in small type
 NUMBER = re.compile(r"""(?<![\w.])[\[('"−-]*\d[\d.,]*""")
+LAST = re.compile(r"(?:\d+ of|\S{1,12}) [\d.,%)\]]+$")  # a number, and what it is read with
 GAP = re.compile(r"(?<=\S) {2,}(?=\S)")
 WHOLE = 42  # characters of code in a sentence that a wide window keeps on one line
 ROWS = 3  # fewer lines in columns are no table
@@ -180,10 +181,15 @@ class SizedFormatter(HtmlFormatter[str]):
         names = " ".join(["tall"] * (wrapped > TALL) + ["fine"] * (fine and columns > PHONE))
         marked = f' class="{names}"' if names else ""
         shown = [
-            (kind, f'<span class="aligned">{line}</span>' if i in rows else hanging(line, texts[i]))
+            (kind, self.laid_out(line, texts[i], is_row=i in rows))
             for i, (kind, line) in enumerate(lines)
         ]
         return super().wrap(iter([(0, f'<code{marked} style="{size}">'), *shown, (0, "</code>")]))
+
+    def laid_out(self, line: str, text: str, *, is_row: bool) -> str:
+        if is_row:
+            return f'<span class="aligned">{line}</span>'
+        return hanging(line, text, last=LAST if self.is_printed else None)
 
 
 def height(text: str) -> int:
@@ -244,10 +250,14 @@ def plain(html: str) -> str:
     return unescape(TAG.sub("", html))
 
 
-def hanging(line: str, text: str) -> str:
+def hanging(line: str, text: str, last: re.Pattern[str] | None = None) -> str:
     """Let the rest of a line that is too long for a phone stand under its beginning.
 
-    It breaks between words, where these are long between tokens, and never at a sign of minus.
+    It breaks between words, where these are long between tokens, and never at a sign of minus. A
+    remark behind code is told apart: it stands above, where there is no room.
+
+    Args:
+        last: finds at the line's end what does not stand there alone.
     """
     if len(text) <= PHONE:
         return line
@@ -256,9 +266,14 @@ def hanging(line: str, text: str) -> str:
     line = HYPHEN.sub(joined, breakable(line, text, room))
     line = BEGINNING.sub(r'<span class="joined">\1\2</span>', line)
     line = REMARK.sub(r'\1<span class="joined">\2</span>', line)
-    line = grouped(line, list(groups(text, room)))
-    if not text.lstrip().startswith("#"):
-        line = line.replace('<span class="c">', '<span class="c remark">')
+    spans = list(groups(text, room))
+    if last and (end := last.search(text)):
+        spans = [*(span for span in spans if span[1] <= end.start()), end.span()]
+    line = grouped(line, spans)
+    code, mark, remark = line.rpartition('<span class="c">')
+    if mark and is_whole(code.replace("<wbr>", "")) and not text.lstrip().startswith("#"):
+        line = f'<span class="code">{code}</span><span class="c remark">{remark}'
+        return f'<span class="long remarked" style="--indent: {indent}">{line}</span>'
     return f'<span class="long" style="--indent: {indent}">{line}</span>'
 
 

@@ -15,6 +15,7 @@ from sphinx.application import Sphinx
 from labkit import ledger
 from labkit.ledger import IN_ONE_READING, OF_THE_COPY, VERDICTS, Claim, Record, Verdict
 from press.extension import report
+from press.extension.cells import plain
 from press.extension.errata import LISTED, erratum_anchor
 from press.extension.symbols import typeset
 
@@ -27,6 +28,8 @@ LISTED_OPEN = FAILING[:3]
 FIGURES = ("document", "holds if", "computed", "document, computed", "control")
 LAST = ("where", "compared in", "at length", "claim", "mistaken?")
 NUMBER = re.compile(r"(\d(?:[\d.,]*\d)?|true|false)")
+ROW = re.compile(r"\[[^\[\]]+\]")  # of a matrix, or a list
+NARROW = 36  # characters of one that phones show in a line
 KINDS = {kind.MIME: kind for kind in (Verdict, Record)}
 
 
@@ -187,6 +190,23 @@ def differing(text: str, other: str) -> str:
     return "".join(written)
 
 
+def in_rows(html: str) -> str:
+    """Keep short lists whole, and give each row of a matrix its line.
+
+    >>> in_rows("<mark>[[1 0] [0 1]]</mark>")[:44]
+    '<mark>[<span class="joined">[1 0]</span><br>'
+    """
+    text = plain(html)
+    if text.startswith("[[") and text.endswith("]]"):
+        html = html.replace("] [", "]<br>&nbsp;[")
+    return ROW.sub(whole_row, html)
+
+
+def whole_row(match: re.Match[str]) -> str:
+    is_short = len(plain(match[0])) <= NARROW
+    return f'<span class="joined">{match[0]}</span>' if is_short else match[0]
+
+
 def as_html(verdict: Verdict, rows: Iterable[tuple[str, str]], *, audited: bool) -> str:
     """Write a verdict over rows of a label and HTML, folded to one line.
 
@@ -197,7 +217,9 @@ def as_html(verdict: Verdict, rows: Iterable[tuple[str, str]], *, audited: bool)
     says = typeset(escape(claim.says))
     document = "" if audited else f"<code>{claim.document}</code> · "
     body = "".join(
-        f"<dt>{label}</dt><dd{' class=figures' if label in FIGURES else ''}>{typeset(told)}</dd>"
+        f"<dt>{label}</dt><dd class=figures>{in_rows(typeset(told))}</dd>"
+        if label in FIGURES
+        else f"<dt>{label}</dt><dd>{typeset(told)}</dd>"
         for label, told in rows
     )
     state = " open" if audited and claim.verdict in FAILING else ""

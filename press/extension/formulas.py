@@ -13,8 +13,12 @@ from sphinx.application import Sphinx
 
 BEFORE = re.compile(r"[(\[“‘]+$")
 AFTER = re.compile(r"^(?:[,.;:!?)\]”’]|-\w+)+")
-# Where a line does not end: in "(3, 1)" and in "< 1%".
-TIED = re.compile(r"(?<=\(\d,) (?=\d+\))|(?<=\(\d\d,) (?=\d+\))|(?<=[<>≤≥≈]) (?=\d)")
+# Where a line does not end: in "(3, 1)", "< 1%", "head 2" and "of 200".
+TIED = re.compile(
+    r"(?<=\(\d,) (?=\d+\))|(?<=\(\d\d,) (?=\d+\))|(?<=[<>≤≥≈]) (?=\d)"
+    r"|(?<=\b[Hh]ead) (?=\d)|(?<=\b[Hh]eads) (?=\d)|(?<=\b[Ll]ab) (?=\d)|(?<=\b[Ll]ayer) (?=\d)"
+    r"|(?<=\b[Cc]hapter) (?=\d)|(?<=\b[Ee]xercise) (?=\d)|(?<=\b[Ss]ection) (?=\d)|(?<=\bof) (?=\d)"
+)
 
 # What names something by its words: a title, a link.
 NAMES = re.compile(r"<(h[1-6]|a)\b[^>]*>.*?</\1>", re.DOTALL)

@@ -265,7 +265,7 @@ def unseen(page: Page) -> list[str]:
 
 
 # What is set like the text around it, or looks like another of its kind.
-PLAIN = {"b", "i", "sub", "sup", "var", "td.text-left", "th.text-left", "div.highlight-default"}
+PLAIN = {"b", "i", "sub", "sup", "var", "td.text-left", "th.text-left", "div.highlight-none"}
 PLAIN |= {"div.highlight-text", "div.tag_training", "details.verdict-rounding"}
 PLAIN |= {"details.verdict-draw", "i.verdict-rounding", "caption"}
 # What is set as one thing, whatever is inside.

@@ -121,7 +121,7 @@ def test_a_bug_shows_what_goes_wrong(page: Page):
             shown.locator(".stage-named button").last.click()
             expect(shown.locator(".stage-answer")).to_contain_text("✓")
             continue
-        expect(told).to_have_text(f"{wrong} of 74 sentences go wrong; here are some.")
+        expect(told).to_have_text(f"{wrong} of 74 sentences go wrong. Try one of these:")
         for button in shown.locator(".stage-named button:visible").all():
             button.click()
             assert state(page)[0] == button.inner_text()

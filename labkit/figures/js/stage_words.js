@@ -79,7 +79,7 @@ export const tell = (step, scene) => TELL[step](scene);
 // What a bug does to all sentences; `changed` where the reader has moved words.
 /** @type {(bug: string, wrong: number, all: number, changed: boolean) => string} */
 export function verdict(bug, wrong, all, changed) {
-  if (wrong) return `${wrong} of ${all} sentences go wrong; here are some.`;
+  if (wrong) return `${wrong} of ${all} sentences go wrong. Try one of these:`;
   if (bug === "none")
     return changed
       ? `Nothing breaks: with your vectors all ${all} sentences still come out right.`

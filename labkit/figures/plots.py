@@ -286,7 +286,7 @@ def animation(
         square["title"] = "query"
         above = {"title": f"{panel}: key", "side": "top", "constrain": "domain"}
         layout |= {f"xaxis{axis}": above, f"yaxis{axis}": square}
-    key = f"{title}<br><sub>The deeper a colour, the larger the weight, from 0 to 1.</sub>"
+    key = f"{title} (no colour: weight 0, full colour: 1)"
     drawn = figure(at_rest, title=key, alt=alt, grid=grid, **({"height": 620} | layout))
     drawn.frames = [
         {"name": name, "data": [{"type": "heatmap", "z": tidy(z, 2)} for z in matrices]}

@@ -302,6 +302,8 @@ def test_a_text_leads_from_one_model_to_the_other(reader: BrowserContext, site: 
     assert shown.locator(".stage-scene").count() == 0
     check_values(shown, "stage", Stage(model="stories", asking=2, states=states).state())
     expect(shown.locator(".stage-follow")).to_be_visible()
+    now = shown.locator(".stage").evaluate("one => one.style.getPropertyValue('--now')")
+    assert now == '"layer {layer}, head {head}"'.format(**told(shown))
     page.get_by_role("link", name="the answer").click()
     check_values(shown, "stage", Stage(states=states, step="answer").state())
     assert state(page) == ("mia reads and", "answer")

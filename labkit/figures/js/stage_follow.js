@@ -2,7 +2,7 @@
 // comes to them, and a word of the text and a part of the drawing light each other up.
 
 import { button } from "./controls.js";
-import { element, write } from "./elements.js";
+import { element } from "./elements.js";
 import { keepInSight } from "./stage_pin.js";
 
 const LINK = 'a[href^="#stage-"]';
@@ -23,15 +23,6 @@ function stateOf(section) {
   const begins = first?.matches(LINK) ? first : first?.firstElementChild;
   const leads = begins?.matches(LINK) && !begins.previousSibling?.textContent?.trim();
   return leads ? nameOf(begins) : "";
-}
-
-// What the controls say that are hidden while the stage is pinned: its bug, or else its step or head.
-/** @type {(model: Model) => string} */
-function stateNow(model) {
-  const [isStory, bug] = [model.get("model") === "stories", model.get("bug")];
-  const bugs = isStory ? model.get("given").stories.bugs : model.get("options").bug;
-  if (bug !== "none" && bugs.includes(bug)) return bug;
-  return isStory ? `layer ${model.get("layer")}, head ${model.get("head")}` : model.get("step");
 }
 
 // What leads the stage: `set` a state by its name, and `follow` the text or not.
@@ -167,10 +158,7 @@ function lead(figure, model) {
   const sections = watchSections(article, reach);
   const speaking = [...links, ...words, ...article.querySelectorAll("[data-stage]")];
   const keep = keepInSight(figure, [...new Set(speaking.map((part) => part.closest("section") ?? article))]);
-  const now = element("span");
-  const title = element("b", { class: "stage-title", "aria-hidden": "true" }, model.get("title"), now);
-  for (const trait of PLACED) model.on(`change:${trait}`, () => write(now, stateNow(model)));
-  write(now, stateNow(model));
+  const title = element("b", { class: "stage-title", "aria-hidden": "true" }, model.get("title"));
   const bar = element("div", { class: "stage-follow" }, title, ...(sections ? [toggle] : []), keep);
   const place = () => {
     const stage = figure.querySelector(".stage");

@@ -2,7 +2,7 @@
 // as an arrow, the output, and last the regions of the answers.
 
 import { drawing, write } from "./elements.js";
-import { dot, range as places } from "./mathematics.js";
+import { dot } from "./mathematics.js";
 import { area, largest, region } from "./stage_model.js";
 import { place as placeLabels } from "./stage_labels.js";
 import { pair } from "./stage_words.js";
@@ -14,7 +14,6 @@ const HALF = 152; // from the middle to the frame
 const RANGES = [4, 6, 9, 12, 16, 24, 40, 80];
 const STEP = 0.5; // of an arrow key
 const [LETTERS, SMALLEST] = [14, 12]; // of names, in the drawing's units and in pixels
-const EDGE = 16; // points of it that names keep clear of
 const CROWDED = 18; // the size from which only names are drawn that have room
 
 /** @type {(node: Element, attributes: Record<string, string | number>) => void} */
@@ -159,7 +158,7 @@ export function plane(given, heard) {
     drawFrame(made, step);
     const groups = drawWords(made, given, scene, points, at);
     drawQuery(made, scene, at);
-    const named = drawRegions(made, given, scene, { range, size }, at);
+    const named = drawRegions(made, given, scene, range, at);
     const more = drawOutput(made, scene, points, at);
     nameAll(made, scene, { ...groups, ...more, named, range, size }, at);
   }
@@ -225,10 +224,10 @@ function drawQuery(made, { words, found, step }, at) {
   });
 }
 
-function drawRegions(made, given, { found, step }, { range, size }, at) {
+function drawRegions(made, given, { found, step }, range, at) {
   const best = largest(found.answers);
-  /** @type {any[][]} */
-  const [wanted, edges] = [[], []];
+  /** @type {any[]} */
+  const wanted = [];
   given.answers.forEach((_, i) => {
     const corners = region(given.U, i, range);
     const big = corners.length > 2 && area(corners) > range * range * 0.02;
@@ -238,10 +237,10 @@ function drawRegions(made, given, { found, step }, { range, size }, at) {
     made.regionNames[i].classList.toggle("stage-best", i === best);
     if (!big || step < 6) return;
     put(made.regions[i], { d: `M${corners.map((corner) => at(corner).map((p) => p.toFixed(1)).join(" ")).join("L")}Z` });
-    wanted.push({ node: made.regionNames[i], words: [given.answers[i]], spots: within(corners).map(at), must: i === best || size < CROWDED });
-    edges.push(...corners.flatMap((corner, k) => edge(at(corners.at(k - 1)), at(corner))));
+    const edges = corners.flatMap((corner, k) => along(at(corners.at(k - 1)), at(corner)));
+    wanted.push({ node: made.regionNames[i], words: [given.answers[i]], spots: within(corners).map(at), must: i === best, edges });
   });
-  return { wanted, edges };
+  return wanted;
 }
 
 // Places in a region for its name, from its middle on.
@@ -255,12 +254,6 @@ function within(corners) {
 // Points along a line, which names keep clear of.
 function along([a, b], [c, d]) {
   return [0.15, 0.3, 0.45, 0.6, 0.75, 0.9].map((share) => ({ spot: [a + share * (c - a), b + share * (d - b)], radius: 4 }));
-}
-
-// Points along the edge of a region, but for those on the frame.
-function edge(a, b) {
-  const isFrame = [0, 1].some((j) => Math.abs(a[j] - b[j]) < 0.5 && Math.abs(a[j] - MIDDLE) > HALF - 1);
-  return isFrame ? [] : places(EDGE).map((k) => ({ spot: a.map((x, j) => x + ((k + 0.5) / EDGE) * (b[j] - x)), radius: 2 }));
 }
 
 function drawOutput(made, { words, found, step }, points, at) {
@@ -285,6 +278,7 @@ function drawOutput(made, { words, found, step }, points, at) {
 // Words at one place share a name; names keep clear of points and of each other.
 function nameAll(made, { words, step, found, vectors }, { isMine, points, output, named, range, size }, at) {
   const last = words[words.length - 1];
+  const hasRoom = size < CROWDED;
   const wanted = [];
   const dots = [];
   made.names.forEach((name, i) => {
@@ -298,7 +292,7 @@ function nameAll(made, { words, step, found, vectors }, { isMine, points, output
     const faint = mine < 0;
     const near = wanted.find((one) => one.faint === faint && Math.hypot(one.spot[0] - spot[0], one.spot[1] - spot[1]) < 7);
     if (near) near.words.push(word);
-    else wanted.push({ node: name, spot, words: [word], faint, must: !faint && (step < 6 || size < CROWDED) });
+    else wanted.push({ node: name, spot, words: [word], faint, must: !faint });
     if (!near) dots.push({ spot, radius: Number(made.dots[i].lastElementChild.getAttribute("r")) });
   });
   wanted.sort((a, b) => Number(a.faint) - Number(b.faint));
@@ -313,12 +307,13 @@ function nameAll(made, { words, step, found, vectors }, { isMine, points, output
     dots.push({ spot: output, radius: 10 });
   }
   if (step === 5) dots.push(...points.flatMap((point) => along(point, output)));
-  if (step === 6) dots.push(...along(points[words.length - 1], output), ...named.edges);
+  if (step === 6) dots.push(...along(points[words.length - 1], output), ...named.flatMap(({ edges }) => edges));
   // Beside the axis across a name would read as if it had a minus.
   if (step > 0) dots.push(...along([0, MIDDLE], [SIDE, MIDDLE]), ...along([MIDDLE, MIDDLE], [0, MIDDLE]));
   show(made.outputName, step >= 5);
-  wanted.unshift({ node: made.scale, spots: [[SIDE - 4 * size, SIDE - 1.6 * size]], words: [`axes to ±${short(range)}`], must: true });
-  placeLabels([...wanted, ...named.wanted], dots, SIDE, size, ({ node, words: texts }, spot) => {
+  wanted.unshift({ node: made.scale, spots: [[SIDE - 4 * size, SIDE - 1.6 * size]], words: [`axes to ±${short(range)}`], must: hasRoom });
+  for (const one of named) one.must ||= hasRoom;
+  placeLabels([...wanted, ...named], dots, SIDE, size, ({ node, words: texts }, spot) => {
     show(node, Boolean(spot));
     if (!spot) return;
     write(node, texts.join(" "));

@@ -121,7 +121,11 @@ def test_an_animation_rests_on_its_last_frame():
     assert drawn["frames"][0]["data"][2]["z"] == [[0.33, 0.33], [0.33, 0.33]]
     assert [step["label"] for step in drawn["layout"]["sliders"][0]["steps"]] == ["first", "last"]
     assert drawn["layout"]["sliders"][0]["active"] == 1
-    assert [drawn["layout"][f"xaxis{i}"]["title"]["text"] for i in ("", 2, 3)] == ["a", "b", "c"]
+    assert [drawn["layout"][f"xaxis{i}"]["title"]["text"] for i in ("", 2, 3)] == [
+        "a: key",
+        "b: key",
+        "c: key",
+    ]
 
 
 def test_a_table_is_text_in_columns_and_rows_in_a_page():

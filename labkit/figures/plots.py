@@ -283,9 +283,11 @@ def animation(
     grid = {"rows": -(-len(panels) // 2), "columns": 2, "pattern": "independent", "ygap": 0.25}
     for axis, panel in zip(axes, panels, strict=True):
         square = {"scaleanchor": f"x{axis}", "constrain": "domain", "autorange": "reversed"}
-        above = {"title": panel, "side": "top", "constrain": "domain"}
+        square["title"] = "query"
+        above = {"title": f"{panel}: key", "side": "top", "constrain": "domain"}
         layout |= {f"xaxis{axis}": above, f"yaxis{axis}": square}
-    drawn = figure(at_rest, title=title, alt=alt, grid=grid, **({"height": 620} | layout))
+    key = f"{title} (no colour: weight 0, full colour: 1)"
+    drawn = figure(at_rest, title=key, alt=alt, grid=grid, **({"height": 620} | layout))
     drawn.frames = [
         {"name": name, "data": [{"type": "heatmap", "z": tidy(z, 2)} for z in matrices]}
         for name, matrices in frames.items()

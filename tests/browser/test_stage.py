@@ -121,7 +121,7 @@ def test_a_bug_shows_what_goes_wrong(page: Page):
             shown.locator(".stage-named button").last.click()
             expect(shown.locator(".stage-answer")).to_contain_text("✓")
             continue
-        expect(told).to_have_text(f"{wrong} of 74 sentences go wrong; here are some.")
+        expect(told).to_have_text(f"{wrong} of 74 sentences go wrong. Try one of these:")
         for button in shown.locator(".stage-named button:visible").all():
             button.click()
             assert state(page)[0] == button.inner_text()
@@ -302,6 +302,8 @@ def test_a_text_leads_from_one_model_to_the_other(reader: BrowserContext, site: 
     assert shown.locator(".stage-scene").count() == 0
     check_values(shown, "stage", Stage(model="stories", asking=2, states=states).state())
     expect(shown.locator(".stage-follow")).to_be_visible()
+    now = shown.locator(".stage").evaluate("one => one.style.getPropertyValue('--now')")
+    assert now == '"layer {layer}, head {head}"'.format(**told(shown))
     page.get_by_role("link", name="the answer").click()
     check_values(shown, "stage", Stage(states=states, step="answer").state())
     assert state(page) == ("mia reads and", "answer")

@@ -9,6 +9,7 @@ import { View } from "./view.js";
 
 const [SIDE, GAP] = [240, 130]; // of a drawing, in its own units
 const FAINT = 0.02; // a weight that is not drawn
+const WEAKEST = 0.12; // how opaque a line is at the least
 
 const bits = (line) => -sum(line.map((p) => (p > 0 ? p * Math.log2(p) : 0)));
 
@@ -94,7 +95,7 @@ function lineDrawing(tokens, room, select) {
       lines.forEach((line, i) =>
         line.forEach((one, j) => {
           const x = weights[i][j];
-          one.setAttribute("stroke-opacity", x < FAINT ? 0 : i === query ? x : x / 2);
+          one.setAttribute("stroke-opacity", x < FAINT ? 0 : (WEAKEST + (1 - WEAKEST) * x) / (i === query ? 1 : 2));
           one.setAttribute("class", i === query ? "live-asking" : "");
         }),
       );

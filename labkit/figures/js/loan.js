@@ -15,11 +15,13 @@ export function loan(view, come, given) {
   const { bytes, of } = given ?? view.get("given");
   /** @type {GPT | null} */
   let gpt = null;
-  let [asked, played] = [false, false];
+  let [asked, played, isTouched] = [false, false, false];
   let waiting = () => {};
   const size = `${Math.round(bytes / 1000)} KB`;
   const loader = button(`Load the model, ${size}, to change the story`, () => load(() => {}));
 
+  loader.addEventListener("pointerdown", ({ pointerType }) => { isTouched = pointerType === "touch"; });
+  loader.addEventListener("keydown", () => { isTouched = false; });
   // What comes because the text leads the figure is no answer to a reader, and silent.
   for (const kind of ["click", "input", "played"]) {
     view.root.addEventListener(kind, () => { played = true; }, { capture: true });
@@ -45,7 +47,12 @@ export function loan(view, come, given) {
     }
     gpt = read(buffers[0]);
     tell("The model is ready.");
-    come(document.activeElement === loader);
+    const hadFocus = document.activeElement === loader;
+    come(hadFocus && !isTouched);
+    if (hadFocus && isTouched) {
+      view.root.tabIndex = -1; // a field would raise a phone's keyboard over the figure
+      view.root.focus({ preventScroll: true });
+    }
     loader.remove();
     waiting();
   }

@@ -4,7 +4,7 @@ import { sum } from "./mathematics.js";
 
 // Of a letter, in its size.
 const WIDE = 0.53;
-const HIGH = 1.1;
+const HIGH = 1.2;
 const GAP = 5;
 
 /** @typedef {{ spot: number[], radius: number }} Dot */

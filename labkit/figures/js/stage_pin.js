@@ -5,7 +5,7 @@ import { button } from "./controls.js";
 
 const LOWEST = 650; // of a window, in pixels, that has room for both
 const SHARE = 0.34; // of the lowest window, down to which the compact form lies
-const WHOLES = "table, figure, .cell_output";
+const WHOLES = "table, figure, .cell_output, .predict";
 
 const header = () => {
   const sticky = document.querySelector(".bd-header-article");

@@ -14,6 +14,7 @@ const HALF = 152; // from the middle to the frame
 const RANGES = [4, 6, 9, 12, 16, 24, 40, 80];
 const STEP = 0.5; // of an arrow key
 const [LETTERS, SMALLEST] = [14, 12]; // of names, in the drawing's units and in pixels
+const CROWDED = 18; // the size from which only names are drawn that have room
 
 /** @type {(node: Element, attributes: Record<string, string | number>) => void} */
 function put(node, attributes) {
@@ -236,7 +237,8 @@ function drawRegions(made, given, { found, step }, range, at) {
     made.regionNames[i].classList.toggle("stage-best", i === best);
     if (!big || step < 6) return;
     put(made.regions[i], { d: `M${corners.map((corner) => at(corner).map((p) => p.toFixed(1)).join(" ")).join("L")}Z` });
-    wanted.push({ node: made.regionNames[i], words: [given.answers[i]], spots: within(corners).map(at), must: true });
+    const edges = corners.flatMap((corner, k) => along(at(corners.at(k - 1)), at(corner)));
+    wanted.push({ node: made.regionNames[i], words: [given.answers[i]], spots: within(corners).map(at), must: i === best, edges });
   });
   return wanted;
 }
@@ -276,6 +278,7 @@ function drawOutput(made, { words, found, step }, points, at) {
 // Words at one place share a name; names keep clear of points and of each other.
 function nameAll(made, { words, step, found, vectors }, { isMine, points, output, named, range, size }, at) {
   const last = words[words.length - 1];
+  const hasRoom = size < CROWDED;
   const wanted = [];
   const dots = [];
   made.names.forEach((name, i) => {
@@ -304,11 +307,12 @@ function nameAll(made, { words, step, found, vectors }, { isMine, points, output
     dots.push({ spot: output, radius: 10 });
   }
   if (step === 5) dots.push(...points.flatMap((point) => along(point, output)));
-  if (step === 6) dots.push(...along(points[words.length - 1], output));
+  if (step === 6) dots.push(...along(points[words.length - 1], output), ...named.flatMap(({ edges }) => edges));
   // Beside the axis across a name would read as if it had a minus.
   if (step > 0) dots.push(...along([0, MIDDLE], [SIDE, MIDDLE]), ...along([MIDDLE, MIDDLE], [0, MIDDLE]));
   show(made.outputName, step >= 5);
-  wanted.unshift({ node: made.scale, spots: [[SIDE - 4 * size, SIDE - 1.6 * size]], words: [`axes to ±${short(range)}`], must: true });
+  wanted.unshift({ node: made.scale, spots: [[SIDE - 4 * size, SIDE - 1.6 * size]], words: [`axes to ±${short(range)}`], must: hasRoom });
+  for (const one of named) one.must ||= hasRoom;
   placeLabels([...wanted, ...named], dots, SIDE, size, ({ node, words: texts }, spot) => {
     show(node, Boolean(spot));
     if (!spot) return;

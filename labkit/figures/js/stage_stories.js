@@ -8,7 +8,7 @@ import { loan } from "./loan.js";
 import { after } from "./stories.js";
 import { exampleChoice, list, storyBox } from "./story_box.js";
 import { tale } from "./stage_tale.js";
-import { share } from "./stage_words.js";
+import { sayNow, share } from "./stage_words.js";
 import { numbered, plural } from "./text.js";
 
 const FALL = 0.2; // of a probability, by which a word that the rules fix fails
@@ -157,6 +157,8 @@ export function stories(view) {
       told.say("The drawing follows as soon as the model is loaded.");
       return;
     }
+    const bug = bugOf(view, given);
+    sayNow(root, bug === "none" ? `layer ${view.get("layer")}, head ${view.get("head")}` : bug);
     const words = wordsOf(view);
     const fixed = fixedOnes(given.rules, words);
     const said = values["words of the story"];
@@ -164,15 +166,14 @@ export function stories(view) {
     scene.draw({ words, values, said, fixed, fell, asking: askingOf(view) });
     next.draw(values["next word"]);
     told.say(sentence(view, given, values));
-    broken.say(verdict(bugOf(view, given), fixed, words.filter((_, i) => fell[i])));
+    broken.say(verdict(bug, fixed, words.filter((_, i) => fell[i])));
     view.values(values);
   }
 
   const { heads, about } = controls(view, given, text);
   heads.classList.add("stage-heads");
   const breakIt = choice(view, "bug", { label: "Break it:", options: given.bugs });
-  view.add(
-    element(
+  const root = element(
       "div", { class: "stage stage-told-stories" },
       heads, scene.node, told.node,
       element(
@@ -184,7 +185,7 @@ export function stories(view) {
         ),
       ),
       asking,
-    ),
   );
+  view.add(root);
   view.follow(FOLLOWED, draw);
 }

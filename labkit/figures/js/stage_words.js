@@ -17,6 +17,10 @@ export function share(weight) {
   return weight < 0.005 && weight > 0 ? "< 1%" : percent(weight);
 }
 
+// Beside the title, what controls say that are hidden where the stage is pinned.
+/** @type {(stage: HTMLElement, text: string) => void} */
+export const sayNow = (stage, text) => stage.style.setProperty("--now", `"${text}"`);
+
 /** @typedef {{ words: string[], found: import("./stage_model.js").Found, bug: string,
  *   given: import("./stage_model.js").Pocket, set: boolean }} Scene */
 
@@ -79,10 +83,10 @@ export const tell = (step, scene) => TELL[step](scene);
 // What a bug does to all sentences; `changed` where the reader has moved words.
 /** @type {(bug: string, wrong: number, all: number, changed: boolean) => string} */
 export function verdict(bug, wrong, all, changed) {
-  if (wrong) return `${wrong} of ${all} sentences go wrong; here are some.`;
+  if (wrong) return `${wrong} of ${all} sentences go wrong. Try one of these:`;
   if (bug === "none")
     return changed
       ? `Nothing breaks: with your vectors all ${all} sentences still come out right.`
-      : `Without a bug all ${all} sentences come out right; here are some.`;
+      : `Without a bug all ${all} sentences come out right. Try one of these:`;
   return `Nothing breaks: all ${all} sentences still come out right. This model does not need that part.`;
 }

@@ -75,7 +75,7 @@ function chart(machine) {
   const without = drawing("path", { class: "live-without" });
   const off = drawing("text", { class: "live-off", x: ZERO + 12, y: TOP + 16 }); // the line leaves the drawing at once
   const here = drawing("path", { class: "live-here" });
-  const circles = range(6).map(() => drawing("circle", { r: 4.5 }));
+  const circles = range(6).map((i) => drawing("circle", i % 2 ? { r: 4.5, class: "live-both" } : { r: 4.5 }));
   const size = { viewBox: `0 0 ${WIDE} ${GROUND + BELOW}`, width: WIDE, height: GROUND + BELOW };
   const clip = { x: LEFT, y: TOP, width: ACROSS, height: HIGH, viewBox: `${LEFT} ${TOP} ${ACROSS} ${HIGH}` };
   const inside = drawing("svg", clip, weights, caches, without);
@@ -116,7 +116,7 @@ function chart(machine) {
 
 // What the colours mean; of the two bands, how much is computed for each byte.
 function legend() {
-  const items = ["live-caches", "live-weights", "live-without", "live-measured"].map((name) => {
+  const items = ["live-caches", "live-weights", "live-without", "live-measured", "live-measured live-both"].map((name) => {
     const words = element("span");
     return { words, node: element("li", {}, element("i", { class: name }), words) };
   });
@@ -128,7 +128,8 @@ function legend() {
         `attention, each text’s own cache: ${own}`,
         `linear layers, weights for all texts: ${weights}`,
         "a step without a cache",
-        "measured: the linear layers, and above them both",
+        "measured: the linear layers",
+        "measured: both together",
       ];
       texts.forEach((text, i) => write(items[i].words, text));
     },

@@ -11,6 +11,7 @@ const LETTERS = "abcdefghijklmnop"; // one for each token
 const DIGITS = [8, 4, 2, 1]; // of its number, one for each sign
 const LOUD = 3; // a position beside a token's signs
 const LOOKS = 0.25; // the weight from which an answer has the colour of a head
+const GREY = "color-mix(in srgb, currentcolor 28%, transparent)";
 /** @type {(head: number, h: number) => Colour} */
 const colourOf = (head, h) => (h > 1 ? COLOURS[head] : "weight"); // the only head is not head 1
 const LAYERS = [
@@ -124,7 +125,7 @@ function layerPart(view, { title, name, switches }) {
       const filled = (r, i) => {
         const there = weights.map((map, head) => (on[head] ? map[i][ring(n, offsets[r])[i]] : 0));
         const most = Math.max(...there);
-        return most < LOOKS ? "var(--live-faint)" : shade(1, colourOf(there.indexOf(most), on.length));
+        return most < LOOKS ? GREY : shade(1, colourOf(there.indexOf(most), on.length));
       };
       table.draw({
         label: `Answers of ${name}, below each token`,

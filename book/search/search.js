@@ -131,6 +131,10 @@ function start() {
   const hidden = dialog?.querySelector("form");
   if (!(dialog instanceof HTMLDialogElement) || !hidden) return;
   dialog.setAttribute("aria-label", "Search");
+  // Keys that scroll would move the page behind it.
+  dialog.addEventListener("toggle", () => {
+    document.documentElement.style.overflow = dialog.open ? "hidden" : "";
+  });
   const close = make("button", { type: "button", class: "search-close" }, "Close");
   close.addEventListener("click", () => dialog.close());
   hidden.append(close);

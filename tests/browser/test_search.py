@@ -259,6 +259,7 @@ def test_the_dialog_is_led_by_keys(page: Page, site: str):
     page.keyboard.type("slabs")
     expect(place.get_by_role("searchbox")).to_have_value("slabs")
     section = place.get_by_role("link", name="What each head writes, slab by slab")
+    expect(section).to_be_visible()
     for _ in range(results(place).locator("a").count()):
         page.keyboard.press("ArrowDown")
         if section.evaluate("link => link === document.activeElement"):

@@ -13,11 +13,10 @@ from sphinx.application import Sphinx
 
 BEFORE = re.compile(r"[(\[“‘]+$")
 AFTER = re.compile(r"^(?:[,.;:!?)\]”’]|-\w+)+")
-# Where a line does not end: in "(3, 1)", "< 1%", "head 2" and "of 200".
+# What a line does not end behind: in "(3, 1)", "< 1%", "head 2" and "of 200".
 TIED = re.compile(
-    r"(?<=\(\d,) (?=\d+\))|(?<=\(\d\d,) (?=\d+\))|(?<=[<>≤≥≈]) (?=\d)"
-    r"|(?<=\b[Hh]ead) (?=\d)|(?<=\b[Hh]eads) (?=\d)|(?<=\b[Ll]ab) (?=\d)|(?<=\b[Ll]ayer) (?=\d)"
-    r"|(?<=\b[Cc]hapter) (?=\d)|(?<=\b[Ee]xercise) (?=\d)|(?<=\b[Ss]ection) (?=\d)|(?<=\bof) (?=\d)"
+    r"(\(\d\d?,(?= \d+\))|[<>≤≥≈]"
+    r"|\b(?:[Hh]eads?|[Ll]ab|[Ll]ayer|[Cc]hapter|[Ee]xercise|[Ss]ection|of)) (?=\d)"
 )
 
 # What names something by its words: a title, a link.
@@ -68,7 +67,7 @@ def tie(app: Sphinx, doctree: nodes.document) -> None:
             and TIED.search(text)
             and not isinstance(line, nodes.literal | nodes.FixedTextElement)
         ):
-            line.replace(text, nodes.Text(TIED.sub("\N{NO-BREAK SPACE}", text)))
+            line.replace(text, nodes.Text(TIED.sub("\\1\N{NO-BREAK SPACE}", text)))
 
 
 def take(formula: nodes.math, step: int, signs: re.Pattern[str]) -> list[nodes.Text]:

@@ -216,19 +216,20 @@ def entries(app: Sphinx) -> dict[str, list[list[Any]]]:
     pages: list[list[Any]] = []
     sections: list[list[Any]] = []
     places = {name: place for place, (_, name) in enumerate(contents.order())}
+    doctrees = {name: app.env.get_doctree(name) for name in places}
     introduced: dict[str, list[int]] = {}
     for name in contents.notebooks("chapters"):
-        for term in terms(app.env.get_doctree(name)):
+        for term in terms(doctrees[name]):
             introduced.setdefault(term, []).append(places[name])
     for name in places:
-        page, *rest = parts(app.env.get_doctree(name))
+        page, *rest = parts(doctrees[name])
         kind = KINDS.get(name.partition("/")[0], "page")
         lead, text = page.paragraphs[:1], page.paragraphs[1:]
         also = ALSO.get(name, ALSO_OF_KIND.get(kind, ""))
         title = numberless(page.heading)
         pages.append([name, kind, title, " ".join(lead), " ".join(text), also])
         known = PYTHONS.copy()
-        papers = titles(app.env.get_doctree(name)) if name == BIBLIOGRAPHY else {}
+        papers = titles(doctrees[name]) if name == BIBLIOGRAPHY else {}
         for part in rest if name not in WHOLE else ():
             words_here = set(re.findall(r"\w+", f"{part.heading} {part.text}"))
             # A name leads to the section that has it first.

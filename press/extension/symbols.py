@@ -40,9 +40,9 @@ def set_text(text: str) -> str:
 def symbol(match: re.Match[str]) -> str:
     base, below, above = match.groups()
     if not below and not above:
-        is_variable = base.isalpha() and len(base) == 1
-        is_variable = is_variable and not WORD.match(match.string, match.start())
-        return f"<i>{base}</i>" if is_variable else base
+        is_letter = base.isalpha() and len(base) == 1
+        is_word = WORD.match(match.string, match.start())
+        return f"<i>{base}</i>" if is_letter and not is_word else base
     marks = [f"<sub>{mark}</sub>" for mark in below.split("_")[1:]]
     marks += [f"<sup>{above[1:]}</sup>"] if above else []
     if len(base) > 1 or base.isdigit():

@@ -61,7 +61,7 @@ function small(trace, layout) {
 // Where there is room, curves have their names at their ends, and the style sheet hides the key.
 const ROOMY = matchMedia("(min-width: 992px)");
 const LETTER = 7; // pixels of width, at most, on average
-const LINE = 16; // pixels from name to name
+const LINE = 20; // pixels from name to name
 const hasNamesAtEnds = (figure) => figure.classList.contains("plotly-figure-curves") && ROOMY.matches;
 
 function nameEnds(drawing, data, colours) {

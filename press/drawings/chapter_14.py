@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from press.drawings.kit import HEADS, SMALL, Drawing
 
-RANKS = (0.07, 0.16, 0.25, 0.35)  # shades of ink, for ranks have no colours
+RANKS = (0.5, 0.6, 0.7, 0.8)  # shades of ink, for ranks have no colours
 CELL = 18
 
 

@@ -167,7 +167,8 @@ def player(frames: list[dict[str, Any]] | None) -> str:
     name = frames[last]["name"]
     return (
         f'<div class="{MARK}-player"><button type="button" disabled>Play</button>'
-        f'<input type="range" min="0" max="{last}" value="{last}" aria-label="Frame" disabled>'
+        f'<input type="range" min="0" max="{last}" value="{last}" aria-label="Frame" '
+        f'aria-valuetext="{escape(name)}" disabled>'
         f'<output aria-live="off">{escape(name)}</output></div>'
     )
 

@@ -116,7 +116,7 @@ function pieceOf({ numbers, heads }, [x, y, wide, high], most) {
     const from = x + lane * head;
     const ground = box("machines-lane", from, y + high - LANE, lane, LANE, 0);
     ground.style.setProperty("--head", `var(--live-${COLOURS[head]})`);
-    return [ground, word(String(head + 1), from + lane / 2, y + high - 3)];
+    return [ground, word(String(head), from + lane / 2, y + high - 3)];
   });
   return drawing(
     "g",
@@ -137,7 +137,7 @@ function machine(place, r, world) {
     const [head, from] = [own * r + i, x + 4 + (wide + 4) * i];
     const chip = box("machines-chip", from, CHIPS, wide, 20, 10);
     chip.style.setProperty("--head", `var(--live-${COLOURS[head]})`);
-    return [chip, word(`head ${head + 1}`, from + wide / 2, CHIPS + 14)];
+    return [chip, word(`head ${head}`, from + wide / 2, CHIPS + 14)];
   });
   return [
     box("machines-box", x, TOP, place.wide, BOTTOM - TOP, 5),
@@ -161,7 +161,7 @@ function machines() {
     const moves = !still() && last.world === world && at === last.at + 1;
     last = { world, at };
     const told = all[at].map((pieces, r) => {
-      const each = pieces.map(({ heads }) => heads.map((head) => head + 1).join(" + "));
+      const each = pieces.map(({ heads }) => heads.join(" + "));
       return `rank ${r} ${each.join(", ")}`;
     });
     node.setAttribute("aria-label", `Heads in each piece: ${told.join("; ")}`);
@@ -229,7 +229,7 @@ function render({ model, el }) {
     controls(choice(view, "world", { label: "Ranks W" }), ...going.nodes),
     told.node,
     drawn.node,
-    element("p", {}, "Under a piece: the heads that are in it. Each bar is one of its numbers."),
+    element("p", {}, "Under a piece: the heads that are in it, counted from 0 as in the GPT. Each bar is one of its numbers."),
   );
   view.follow(["world", "step"], draw);
   return () => {

@@ -36,12 +36,14 @@ const ring = (job) => element("b", { class: "map-ring" }, String(job + 1));
 // The map: a button for each head, where the figure of all heads has it.
 function overview(targets, jobs, ranked, choose) {
   const { node, buttons } = buttonGrid({
-    label: "Layers from top to bottom, heads from left to right; deeper colour: larger share",
+    label: "Each cell is a head; deeper colour: larger share",
     rows: ranked.map((_, i) => String(i)),
     columns: ranked[0].map((_, j) => String(j)),
     press: choose,
   });
   node.classList.add("map-heads");
+  const across = element("th", { colspan: ranked[0].length, "aria-hidden": "true" }, "head →");
+  node.tHead?.prepend(element("tr", {}, element("td", { "aria-hidden": "true" }, "layer ↓"), across));
   const jobOf = (i, j) => jobs.findIndex(({ layer, head }) => layer === i && head === j);
   const signs = buttons.map((line, i) =>
     line.map((made, j) => {

@@ -45,17 +45,10 @@ function overview([layers, h], choose) {
     return { made, map, place, measure };
   });
   node.classList.add("live-heads", "live-many");
-  const heads = { row: [...node.querySelectorAll("tbody th")], column: [...node.querySelectorAll("thead th")] };
-  // In the order of their measure, a row has heads of all layers.
-  function nameHeads(sorted) {
-    heads.row.forEach((one, i) => write(one, sorted ? `places ${i * h + 1} to ${(i + 1) * h}` : `layer ${i}`));
-    heads.column.forEach((one, j) => write(one, sorted ? `column ${j + 1}` : `head ${j}`));
-  }
   return {
     node,
     // Heads in the order in which they are to stand, each with its bytes, place and measure.
-    draw(all, n, chosen, sorted) {
-      nameHeads(sorted);
+    draw(all, n, chosen) {
       all.forEach((one, at) => {
         const { made, map, place, measure } = cells[at];
         if (made.dataset.drawn !== one.id) {
@@ -200,7 +193,7 @@ function render({ model, el }) {
     const ranked = [...heads].sort((a, b) => b.measure - a.measure);
     const chosen = heads[view.get("layer") * shape[1] + view.get("head")];
     const sorted = view.get("by_measure");
-    all.draw(sorted ? ranked : heads, tokens.length, chosen, sorted);
+    all.draw(sorted ? ranked : heads, tokens.length, chosen);
     const [from, to] = [tokens[query], tokens[key]];
     const line = chosen.weights[query];
     const best = line.indexOf(Math.max(...line));

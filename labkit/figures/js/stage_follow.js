@@ -28,8 +28,8 @@ function stateOf(section) {
 // What leads the stage: `set` a state by its name, and `follow` the text or not.
 function leader(figure, model, links) {
   const states = model.get("states");
-  const toggle = button("Follow the text", () => follow(toggle.getAttribute("aria-pressed") !== "true"));
-  let here = "";
+  const toggle = button("Follow the text", () => follow(!isOn));
+  let [here, isOn] = ["", true];
   let held = Number.NEGATIVE_INFINITY;
 
   // What a link has set stays until the reader has read on.
@@ -48,13 +48,14 @@ function leader(figure, model, links) {
     }
   }
   function follow(on) {
+    isOn = on;
     toggle.setAttribute("aria-pressed", String(on));
     if (on && here) set(here);
   }
   function reach(name) {
     if (name === here || Math.abs(scrollY - held) < READ_ON * innerHeight) return;
     here = name;
-    if (toggle.getAttribute("aria-pressed") === "true") set(name);
+    if (isOn) set(name);
   }
   follow(true);
   // Who has played with the stage is not interrupted.

@@ -46,7 +46,7 @@ function makeNodes(given) {
     drawing("circle", { class: "stage-reach", r: 22 }), drawing("circle", { class: "stage-knob", r: 9 }),
   );
   const one = {
-    axes: path("stage-axes"), line: path("stage-query-line"), query: path("stage-query", { "data-part": "query" }),
+    axes: path("stage-axes", { d: `M4 ${MIDDLE}H${SIDE - 4}M${MIDDLE} 4V${SIDE - 4}` }), line: path("stage-query-line"), query: path("stage-query", { "data-part": "query" }),
     asking: path("stage-asking-arrow"), adding: path("stage-adding", { "data-part": "output" }),
     output: drawing("path", { class: "stage-output", d: "M0 -10L10 0L0 10L-10 0Z", "data-part": "output" }),
     queryName: drawing("text", { class: "stage-name stage-query-name" }, "query"),
@@ -62,16 +62,15 @@ function makeNodes(given) {
   return { node, dots, names, pulls, drops, regions, regionNames, tip, ...one };
 }
 
-// Where a step has the words: in a line, or at their vectors, keys or values.
-function pointsOf({ found, words, step }, range) {
-  const line = words.map((_, i) => [((2 * i + 1) / words.length - 1) * range * 0.85, 0]);
-  return [line, found.x, found.keys, found.keys, found.keys, found.values, found.x][step];
+// Where a step has the words: at their vectors, keys or values.
+function pointsOf({ found, step }) {
+  return [[], found.x, found.keys, found.keys, found.keys, found.values, found.x][step];
 }
 
 function neededRange(scene) {
   const { found, step } = scene;
   const others = step === 6 ? [found.after] : step === 5 ? [found.output] : step >= 2 ? [found.query] : [];
-  const shown = step === 0 ? [[1, 1]] : step === 6 ? [found.x[found.x.length - 1]] : pointsOf(scene, 1);
+  const shown = step === 6 ? [found.x[found.x.length - 1]] : pointsOf(scene);
   const most = Math.max(...[...shown, ...others].flat().map(Math.abs)) * 1.12;
   return RANGES.find((range) => most <= range) ?? Math.ceil(most);
 }
@@ -154,8 +153,7 @@ export function plane(given, heard) {
     if (now !== key || needed > range) range = needed;
     key = now;
     made.node.dataset.step = String(step);
-    const points = pointsOf(scene, range).map(at);
-    drawFrame(made, step);
+    const points = pointsOf(scene).map(at);
     const groups = drawWords(made, given, scene, points, at);
     drawQuery(made, scene, at);
     const named = drawRegions(made, given, scene, range, at);
@@ -169,11 +167,6 @@ export function plane(given, heard) {
     draw(scene);
   }).observe(made.node);
   return { node: made.node, draw };
-}
-
-function drawFrame(made, step) {
-  put(made.axes, { d: `M4 ${MIDDLE}H${SIDE - 4}M${MIDDLE} 4V${SIDE - 4}` });
-  show(made.axes, step > 0);
 }
 
 // Dots of the sentence, and faint ones of the words that it does not have.
@@ -190,7 +183,7 @@ function drawWords(made, given, { words, found, step, vectors }, points, at) {
     show(dot, shown);
     dot.classList.toggle("stage-faint", mine < 0);
     dot.classList.toggle("stage-asks", word === words[last]);
-    if (kind && mine >= 0) dot.setAttribute("data-part", `${kind}:${word}`);
+    if (mine >= 0) dot.setAttribute("data-part", `${kind}:${word}`);
     else dot.removeAttribute("data-part");
     const radius = mine < 0 ? 3 : step === 4 || step === 5 ? 4 + 9 * Math.min(weightOf(word), 1) : 6;
     dot.lastElementChild.setAttribute("r", String(radius));
@@ -309,7 +302,7 @@ function nameAll(made, { words, step, found, vectors }, { isMine, points, output
   if (step === 5) dots.push(...points.flatMap((point) => along(point, output)));
   if (step === 6) dots.push(...along(points[words.length - 1], output), ...named.flatMap(({ edges }) => edges));
   // Beside the axis across a name would read as if it had a minus.
-  if (step > 0) dots.push(...along([0, MIDDLE], [SIDE, MIDDLE]), ...along([MIDDLE, MIDDLE], [0, MIDDLE]));
+  dots.push(...along([0, MIDDLE], [SIDE, MIDDLE]), ...along([MIDDLE, MIDDLE], [0, MIDDLE]));
   show(made.outputName, step >= 5);
   const scale = `${step % 6 ? "" : "each region: the word said there; "}axes to ±${short(range)}`;
   wanted.unshift({ node: made.scale, spots: [[SIDE - 8 - scale.length * size * 0.23, SIDE - 1.6 * size]], words: [scale], must: hasRoom });

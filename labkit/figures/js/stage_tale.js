@@ -92,7 +92,7 @@ export function tale(choose) {
     const chips = (made?.words ?? []).map(({ chip }) => chip);
     return Array.from({ length: Math.ceil(chips.length / COLUMNS) }, (_, r) => chips.slice(COLUMNS * r, COLUMNS * (r + 1)));
   };
-  const { reach } = roving(story, rows);
+  const { reach } = roving(story, rows, true);
   return {
     node,
     draw(scene) {

@@ -24,14 +24,14 @@ export function grid(label, rows, columns, cell, axes = []) {
 export const MOVES = "Arrow keys move from one to the next.";
 
 // Of buttons in rows one takes the Tab key. Arrows move on, Home and End to the ends of a row, with
-// Ctrl to those of all.
-/** @type {(node: HTMLElement, buttonsNow: () => HTMLButtonElement[][]) =>
+// Ctrl, or where a row that wraps is one, to those of all.
+/** @type {(node: HTMLElement, buttonsNow: () => HTMLButtonElement[][], wraps?: boolean) =>
  *   { reach: (only: HTMLButtonElement) => HTMLButtonElement }} */
-export function roving(node, buttonsNow) {
+export function roving(node, buttonsNow, wraps = false) {
   function target({ key, ctrlKey, metaKey }, buttons, i, j) {
     const step = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] }[key];
     if (step) return ctrlKey || metaKey ? [] : [i + step[0], j + step[1]];
-    const all = ctrlKey || metaKey;
+    const all = wraps || ctrlKey || metaKey;
     if (key === "Home") return [all ? 0 : i, 0];
     const line = all ? buttons.length - 1 : i;
     return key === "End" ? [line, buttons[line].length - 1] : [];
@@ -77,25 +77,23 @@ export function buttonGrid({ label, rows, columns, press, axes }) {
   }
 
   const node = grid(label, rows, columns, cell, axes);
-  node.setAttribute("role", "grid");
-  node.setAttribute("aria-description", MOVES);
-  nameByWords(node);
+  tellButtonsAlone(node);
   const { reach } = roving(node, () => buttons);
   return { node, buttons };
 }
 
-// A grid may own rows alone: what its caption says in symbols becomes its name, in words.
+// A button's name has its place: cells and headers would tell it again. What the caption says in
+// symbols becomes the name of all, in words.
 /** @param {HTMLTableElement} node */
-function nameByWords(node) {
+function tellButtonsAlone(node) {
   const parts = [...(node.caption?.childNodes ?? [])];
   const words = parts.map((part) =>
     part instanceof Element ? (part.getAttribute("aria-label") ?? part.textContent) : part.textContent,
   );
-  node.setAttribute("aria-label", words.join(""));
-  for (const symbol of node.querySelectorAll("caption [role=math]")) {
-    symbol.removeAttribute("role");
-    symbol.removeAttribute("aria-label");
-  }
+  for (const [name, value] of Object.entries({ role: "group", "aria-label": words.join(""), "aria-description": MOVES }))
+    node.setAttribute(name, value);
+  for (const head of node.querySelectorAll("caption, th")) head.ariaHidden = "true";
+  for (const line of node.rows) line.removeAttribute("aria-label");
 }
 
 // A matrix of computed numbers, of which one can be chosen.

@@ -82,6 +82,15 @@ function scrollsPast(body) {
   });
 }
 
+// A drawing is told by its name: browsers would tell its letters, too, those that come later as well.
+function untell(body) {
+  const letters = "[role=img] > *, svg[role=group] > text";
+  new MutationObserver((changes) => {
+    for (const target of new Set(changes.map((change) => /** @type {Element} */ (change.target))))
+      for (const one of target.querySelectorAll(letters)) one.ariaHidden = "true";
+  }).observe(body, { childList: true, subtree: true });
+}
+
 // The figure on the page: its title, the parts in their order, its caption, its values.
 export class View {
   /** @param {Given} given  @param {string} todo what a reader can do first */
@@ -90,6 +99,7 @@ export class View {
     this.undo = [];
     this.body = element("div", { class: "live-body" });
     scrollsPast(this.body);
+    untell(this.body);
     // Focusable, so that the arrow keys scroll a table that is wider than a phone.
     const region = { role: "region", "aria-label": `Values: ${model.get("title")}`, tabindex: 0 };
     this.fold = element("div", { class: "live-row", ...region });
@@ -154,16 +164,11 @@ export class View {
   // Run a draw function now, and again when one of these traits changes.
   /** @type {(traits: string[], draw: () => void) => void} */
   follow(traits, draw) {
-    const drawn = () => {
-      draw();
-      // A drawing is told by its name: browsers would tell its letters, too.
-      for (const part of this.body.querySelectorAll("[role=img] > :not([aria-hidden]), svg[role=group] > text")) part.ariaHidden = "true";
-    };
     for (const trait of traits) {
-      this.model.on(`change:${trait}`, drawn);
-      this.undo.push(() => this.model.off(`change:${trait}`, drawn));
+      this.model.on(`change:${trait}`, draw);
+      this.undo.push(() => this.model.off(`change:${trait}`, draw));
     }
-    drawn();
+    draw();
   }
 
   // Write quantities, each a number, a list or a matrix, into the table of values.

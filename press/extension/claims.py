@@ -206,7 +206,9 @@ def outcome(claim: Claim) -> str:
     A line has none whose figures are long, only say that it is true, or are of what it does not
     name.
     """
-    if not isinstance(claim, Figures | Bound) or claim.test or not are_numbers(claim.computed):
+    if not isinstance(claim, Figures | Bound) or not are_numbers(claim.computed):
+        return ""
+    if claim.test and not claim.says.endswith(")"):
         return ""
     stated, came = claim.stated, claim.came_out
     if isinstance(claim, Bound):

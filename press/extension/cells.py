@@ -56,6 +56,7 @@ COLOURED = (
     Token.Generic.Prompt,
     Token.Name.Exception,
 )
+YOURS = '<p class="yours">Yours to write</p>'  # of a lab's code all else is given
 NAME = ' aria-label="Toggle hidden content"'  # by which MyST-NB hides what a fold says
 
 
@@ -74,6 +75,8 @@ def arrange(app: Sphinx, doctree: nodes.document) -> None:
             put_beside(cell)
         if "tag_raises-exception" in cell["classes"]:
             label_error(cell)
+        if "tag_exercise" in cell["classes"]:
+            cell[0].insert(0, nodes.raw("", YOURS, format="html"))
 
 
 def leave_out_unanswered(cell: nodes.container) -> None:

@@ -13,7 +13,17 @@ from myst_nb.core.render import MimeData, NbElementRenderer
 from sphinx.application import Sphinx
 
 from labkit import ledger
-from labkit.ledger import IN_ONE_READING, OF_THE_COPY, VERDICTS, Claim, Record, Verdict
+from labkit.ledger import (
+    IN_ONE_READING,
+    OF_THE_COPY,
+    VERDICTS,
+    Bound,
+    Claim,
+    Figures,
+    Record,
+    Verdict,
+)
+from labkit.ledger.nested import flat, show
 from press.extension import report
 from press.extension.cells import plain
 from press.extension.errata import LISTED, erratum_anchor
@@ -190,6 +200,41 @@ def differing(text: str, other: str) -> str:
     return "".join(written)
 
 
+def outcome(claim: Claim) -> str:
+    """Write the figures of a claim in a few words: one where the document's is what came out.
+
+    A line has none whose figures are long, only say that it is true, or are of what it does not
+    name.
+    """
+    if not isinstance(claim, Figures | Bound) or not are_numbers(claim.computed):
+        return ""
+    if claim.test and not claim.says.endswith(")"):
+        return ""
+    stated, came = claim.stated, claim.came_out
+    if isinstance(claim, Bound):
+        bar = between(claim)
+        told = f"{came} {bar}" if claim.verdict != "wrong" else f"computed {came}, holds if {bar}"
+    elif stated == came:
+        told = came
+    else:
+        lit = (differing(one, other) for one, other in ((stated, came), (came, stated)))
+        told = "document {}, computed {}".format(*lit)
+    is_short = len(came) <= NARROW
+    return f"<span class=came>: <strong>{ROW.sub(whole_row, told)}</strong></span>" * is_short
+
+
+def are_numbers(value: Any) -> bool:
+    return {type(one) for one in flat(value)} <= {int, float}
+
+
+def between(claim: Bound) -> str:
+    """Write the bar of a claim, such as "≥ 0.90" or "between 0.95 and 1.05"."""
+    least, most = (show(side, claim.places) for side in (claim.at_least, claim.at_most))
+    if least and most:
+        return f"between {least} and {most}"
+    return f"≥ {least}" if least else f"≤ {most}"
+
+
 def in_rows(html: str) -> str:
     """Keep short lists whole, and give each row of a matrix its line.
 
@@ -210,8 +255,8 @@ def whole_row(match: re.Match[str]) -> str:
 def as_html(verdict: Verdict, rows: Iterable[tuple[str, str]], *, audited: bool) -> str:
     """Write a verdict over rows of a label and HTML, folded to one line.
 
-    In an audit it is laid open where the claim fails. In a chapter it names its document, because
-    other documents are told of too.
+    In an audit the line ends with the figures, and is laid open where the claim fails. In a
+    chapter it names its document, because other documents are told of too.
     """
     claim = verdict.claim
     says = typeset(escape(claim.says))
@@ -224,9 +269,10 @@ def as_html(verdict: Verdict, rows: Iterable[tuple[str, str]], *, audited: bool)
     )
     state = " open" if audited and claim.verdict in FAILING else ""
     grounds = f" {claim.grounds}" if claim.verdict == "holds" and claim.grounds else ""
+    came = outcome(claim) if audited else ""
     return (
         f'<details class="verdict {named(claim.verdict)}" id="{verdict.anchor}"{state}>'
-        f"<summary>{document}<b>{claim.verdict}</b>{grounds} · {says}</summary>"
+        f"<summary>{document}<b>{claim.verdict}</b>{grounds} · {says}{came}</summary>"
         f"<dl>{body}</dl></details>"
     )
 

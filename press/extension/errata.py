@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from functools import cache
 from typing import Any
 
 from docutils import nodes
@@ -13,7 +14,9 @@ from sphinx.util.docutils import SphinxDirective
 from labkit import ledger
 from labkit.ledger import AboutPaper, Compared, Draw, Figures
 from labkit.ledger.nested import agrees, shape, show
+from press import ROOT
 from press.extension import report
+from press.notebooks import title
 from press.project import Address
 
 # Letters with what stands below and above them, a number before them. "a" and "I" are words.
@@ -39,18 +42,16 @@ class Errata(SphinxDirective):
 
 
 def summary(documents: list[ledger.Document]) -> str:
-    """Count the claims of each document by verdict, as a table."""
-    lines = [
-        "## All claims by verdict",
-        "",
-        "| document | " + " | ".join(ledger.VERDICTS) + " | all |",
-        "|---|" + "--:|" * (len(ledger.VERDICTS) + 1),
+    """Count the claims of each verdict by document, as a table that fits a phone."""
+    counts = [Counter(claim.verdict for claim in document) for document in documents]
+    rows = [
+        ["verdict", *(f"`{document.key}`" for document in documents)],
+        ["---", *("--:" for _ in documents)],
+        *([verdict, *(str(count[verdict]) for count in counts)] for verdict in ledger.VERDICTS),
+        ["all", *(str(count.total()) for count in counts)],
     ]
-    for document in documents:
-        counts = Counter(claim.verdict for claim in document)
-        cells = [str(counts[verdict]) for verdict in ledger.VERDICTS]
-        lines.append(f"| `{document.key}` | {' | '.join(cells)} | {counts.total()} |")
-    return "\n".join([*lines, ""])
+    lines = (f"| {' | '.join(row)} |" for row in rows)
+    return "\n".join(["## All claims by verdict", "", *lines, ""])
 
 
 def section(document: ledger.Document, address: Address) -> str:
@@ -89,6 +90,11 @@ def untested(documents: list[ledger.Document]) -> str:
         lines += [in_a_line(claim, claim.why) for claim in claims]
         lines.append("")
     return "\n".join(lines)
+
+
+@cache
+def title_of(notebook: str) -> str:
+    return title(ROOT / f"{notebook}.ipynb")
 
 
 def erratum_anchor(claim: ledger.Claim) -> str:
@@ -162,7 +168,7 @@ def entry(claim: ledger.Claim, address: Address) -> str:
         rows.append(("Source", claim.source))
     if isinstance(claim, Compared):
         cell = f"../{claim.notebook}.html#{claim.anchor}"
-        rows.append(("Shown in", f'<a href="{cell}">{claim.notebook}</a>'))
+        rows.append(("Shown in", f'<a href="{cell}">{title_of(claim.notebook)}</a>'))
     rows.append(("Claim", f"`{claim.key}`"))
     lines = [f"{label}\n: {set_formulas(one_line(text))}\n" for label, text in rows if text]
     if reported := report.of_claim(address, claim):

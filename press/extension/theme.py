@@ -68,6 +68,8 @@ CONTENTS = re.compile(r'<dialog id="pst-secondary.*?(?=</div>\s*<footer class="b
 BESIDE_TEXT = '<div class="bd-article-container">'
 SKIPS = "Skip to main content</a>"
 SKIPS_TO_CONTENTS = f'{SKIPS} <a href="#pst-page-toc-nav">Skip to the contents of this page</a>'
+# The text's tools come behind the list of the book's pages.
+SKIPS_TO_TOOLS = f'{SKIPS} <a href="#tools">Skip to the tools</a>'
 # What the theme names twice, by its parts alone, or tells though it is empty.
 NAMES = [
     (' title="previous page"', ""),
@@ -94,7 +96,7 @@ AROUND = [
     (ARTICLE, f'{ARTICLE} id="bd-article" role="main"'),
     (
         '<div class="bd-header-article ',
-        '<div role="region" aria-label="Tools" class="bd-header-article ',
+        '<div id="tools" role="region" aria-label="Tools" class="bd-header-article ',
     ),
     (
         '<footer class="prev-next-footer ',
@@ -113,6 +115,7 @@ def decided(page: str, name: str) -> str:
     page = put(put(page, UNDECIDED, DECIDED), SPY, f' data-page="{name}"').replace(MARK, UNTOLD)
     if ARTICLE in page:
         page = put(page, SKIP, ' href="#bd-article"')
+        page = put(page, SKIPS, SKIPS_TO_TOOLS)
         for old, new in AROUND:
             page = page.replace(old, new)
     if contents := CONTENTS.search(page):

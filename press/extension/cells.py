@@ -8,7 +8,7 @@ import ast
 import re
 from collections.abc import Iterable, Iterator
 from html import unescape
-from itertools import groupby, pairwise, takewhile
+from itertools import pairwise, takewhile
 from textwrap import wrap
 from typing import Any
 
@@ -30,20 +30,12 @@ GROUP = re.compile(r"""[(\[{][^()\[\]{}"']{1,14}[)\]}]""")
 PIECE = re.compile(r"<[^>]+>|&#?\w+;|.|\n")
 CALL = re.compile(r"""(?<=[)\]"'])(?=\.[A-Za-z_])""")
 DOT = re.compile(r"""(?<=[\w)\]"'])(?=\.[A-Za-z_])""")
-# A string as written; a remark's sign with its first word; a line's beginning.
+# A string as written.
 WRITTEN = re.compile(r"""(?<!\w)[bfr]?(["'])(?:(?!\1).)+\1""")
-BEGINNING = re.compile(r"^( +)([^<&\s]|&#?\w+;)")
-REMARK = re.compile(r'(<span class="c">)(# ?[^\s<]+)')
 UNANSWERED = " is still the stub.\n"  # what an exercise's check says before there is an answer
 SOME = 3  # names that a fold's line has
-PRINTED = 50  # columns of what is printed that phones show in small type
-NUMBER = re.compile(r"""(?<![\w.])[\[('"−-]*\d[\d.,]*""")
 LAST = re.compile(r"(?:\d+ of|\S{1,12}) [\d.,%)\]]+$")  # a number, and what it is read with
-GAP = re.compile(r"(?<=\S) {2,}(?=\S)")
 WHOLE = 42  # characters of code in a sentence that a wide window keeps on one line
-ROWS = 3  # fewer lines in columns are no table
-MATRIX = re.compile(r"\s*(?:tensor\()?\[.*\d.*\]\)?,?$")
-SENTENCE = re.compile(r"\d.*?(?:\b[a-z]+[,;]? ){4}[a-z]+\b")  # five words behind a number
 USUAL = 45  # columns that a phone of the usual width shows
 TALL = 20  # lines on such a phone that are more than half of its screen
 # A minus sign or hyphen and what it belongs to; tags, which stay as they are.
@@ -179,20 +171,14 @@ class SizedFormatter(HtmlFormatter[str]):
         wrapped = sum(map(height, texts))
         columns = max(map(len, texts))
         size = f"--lines: {len(lines)}; --columns: {columns}; --on-a-phone: {wrapped}"
-        rows = rows_of(texts) if self.is_printed else set[int]()
-        fine = self.is_printed and (columns <= PRINTED or any(len(texts[i]) > PHONE for i in rows))
-        names = " ".join(["tall"] * (wrapped > TALL) + ["fine"] * (fine and columns > PHONE))
+        names = "tall" if wrapped > TALL else ""
         marked = f' class="{names}"' if names else ""
+        last = LAST if self.is_printed else None
         shown = [
-            (kind, self.laid_out(line, texts[i], is_row=i in rows))
-            for i, (kind, line) in enumerate(lines)
+            (kind, hanging(line, text, last))
+            for (kind, line), text in zip(lines, texts, strict=True)
         ]
         return super().wrap(iter([(0, f'<code{marked} style="{size}">'), *shown, (0, "</code>")]))
-
-    def laid_out(self, line: str, text: str, *, is_row: bool) -> str:
-        if is_row:
-            return f'<span class="aligned">{line}</span>'
-        return hanging(line, text, last=LAST if self.is_printed else None)
 
 
 def height(text: str) -> int:
@@ -203,49 +189,6 @@ def height(text: str) -> int:
     """
     hangs = " " * (len(text) - len(text.lstrip()) + 2)
     return max(1, len(wrap(text, USUAL, subsequent_indent=hangs, break_on_hyphens=False)))
-
-
-def rows_of(texts: list[str]) -> set[int]:
-    """Find the lines of an output that are a table: a matrix, or three in the same columns.
-
-    >>> rows_of(["of 2 runs:  right", "SGD  1:     0.05", "SGD 10:     0.95", "both: 2"])
-    {0, 1, 2}
-    >>> rows_of(["word  1:  1 times the work, or the same", "word 10: 10 times the work, or more"])
-    set()
-    """
-    rows = {i for i, text in enumerate(texts) if MATRIX.match(text)}
-    aligned = [are_aligned(*pair) for pair in pairwise(texts)]
-    for start, stop in runs(aligned):
-        start -= bool(start and GAP.search(texts[start - 1]))
-        some = texts[start : stop + 1]
-        if len(some) >= ROWS and not any(map(SENTENCE.search, some)):
-            rows |= set(range(start, stop + 1))
-    return rows
-
-
-def runs(flags: list[bool]) -> Iterator[tuple[int, int]]:
-    """Give where runs of what holds begin, and end.
-
-    >>> [*runs([True, True, False, True])]
-    [(0, 2), (3, 4)]
-    """
-    at = 0
-    for holds, run in groupby(flags):
-        stop = at + len(list(run))
-        if holds:
-            yield at, stop
-        at = stop
-
-
-def are_aligned(line: str, after: str) -> bool:
-    numbers, others = (
-        {at for found in NUMBER.finditer(text) if found.start() for at in found.span()}
-        for text in (line, after)
-    )
-    gaps, their_gaps = ({gap.end() for gap in GAP.finditer(text)} for text in (line, after))
-    same = len(numbers & others)
-    is_mostly = same > 2 and 2 * same >= len(numbers | others)
-    return bool(gaps & (their_gaps | others) or their_gaps & numbers or is_mostly)
 
 
 def plain(html: str) -> str:
@@ -267,8 +210,6 @@ def hanging(line: str, text: str, last: re.Pattern[str] | None = None) -> str:
     indent = len(text) - len(text.lstrip())
     room = PHONE - NARROWER - indent
     line = HYPHEN.sub(joined, breakable(line, text, room))
-    line = BEGINNING.sub(r'<span class="joined">\1\2</span>', line)
-    line = REMARK.sub(r'\1<span class="joined">\2</span>', line)
     spans = list(groups(text, room))
     if last and (end := last.search(text)):
         spans = [*(span for span in spans if span[1] <= end.start()), end.span()]

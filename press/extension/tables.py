@@ -1,7 +1,7 @@
 """Tables on the page, printed by a cell or written in the text: one look, and names to listen to.
 
 Numbers stand to the right, a range is never torn, the first entry names its row, and a table
-without a caption is called after its section.
+without a caption is called after its columns.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ WRITTEN = re.compile(r'<table class="table|<th class="(head|stub)')
 NUMBERS = re.compile(r"(?!.*=)(?:[\W\d]|(?<![a-z])(?:[KMGT]?B|ms|inf|nan|to|of)(?![a-z]))*")
 MATRIX = '<table class="matrix">'
 SOME = 8  # words that name a table
-MOST = 10  # and its rows as well
 THOUSANDS = re.compile(r"[1-9]\d{3,}")
 WIDE = re.compile(r'<table aria-label="[^"]*" class="table wide\b.*?</table>', re.DOTALL)
 ROLES = {"table": "table", "thead": "rowgroup", "tbody": "rowgroup", "tr": "row", "td": "cell"}
@@ -72,36 +71,36 @@ def dressed(table: str, name: str) -> str:
 
 
 def called(tables: list[nodes.Element]) -> Iterator[tuple[nodes.Element, str]]:
-    """Call each table after its section, and those that share one by what their rows are, too."""
-    titles = [title_of(table) for table in tables]
-    shared = [told_apart(*pair, 1) for pair in zip(tables, titles, strict=True)]
+    """Call each table after its columns, and those that share these after their section, too."""
+    columns = list(map(columns_of, tables))
     counts = Counter[str]()
-    for table, title, name in zip(tables, titles, shared, strict=True):
-        if titles.count(title) == 1:
-            name = title
-        elif shared.count(name) > 1:
-            name = told_apart(table, title, 2)
+    for table, name in zip(tables, columns, strict=True):
+        if not name or columns.count(name) > 1:
+            name = ": ".join(filter(None, [title_of(table), name]))
         counts[name] += 1
         yield table, name if counts[name] == 1 else f"{name}, table {counts[name]}"
 
 
-def told_apart(table: nodes.Element, title: str, columns: int) -> str:
-    """Name a table's section and what its first columns hold, in few words."""
-    heads = [head for head in heads_of(table) if head.strip()]
-    heads = heads[: max(columns, 1 if heads and " " in heads[0] else 2)]
-    subject = re.split(r"[,:?;…(]", title)[0]
-    words = ", ".join(heads).split()
-    room = MOST - len(subject.split())
-    if len(words) > room:
-        words = re.split(r"[,:(] ?", " ".join(words))[0].split()
-    held = " ".join(words[:room]) + ("…" if len(words) > room else "")
-    return f"{subject}: {held}" if held else title
+def columns_of(table: nodes.Element) -> str:
+    """Say what names a table's rows, and what is compared of them, in few words.
+
+    >>> columns_of(nodes.raw("", "<tr><th>kind</th><th>width</th><th>learned</th></tr>"))
+    'kind: width, learned'
+    >>> columns_of(nodes.raw("", "<tr><td>0.5</td></tr>"))
+    ''
+    """
+    first, *others = heads_of(table) or [""]
+    return in_few_words(": ".join(filter(None, [first.strip(), ", ".join(filter(None, others))])))
 
 
 def title_of(table: nodes.Element) -> str:
     section = section_of(table)
-    words = text_of(section[0]).split() if section else ["Table"]
-    return " ".join(words[:SOME]) + ("…" if len(words) > SOME else "")
+    return in_few_words(re.split(r"[,:?;…(]", text_of(section[0]))[0] if section else "Table")
+
+
+def in_few_words(text: str) -> str:
+    words = text.split()
+    return " ".join(words[:SOME]).rstrip(",:") + "…" if len(words) > SOME else " ".join(words)
 
 
 def section_of(node: nodes.Element) -> nodes.Element | None:

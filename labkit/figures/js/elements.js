@@ -125,10 +125,9 @@ export function fold(title, open, ...nodes) {
 // What scrolls by itself takes the Tab key, as long as there is more of it than is seen.
 /** @type {(node: HTMLElement) => void} */
 export function byKeyboard(node) {
-  const look = () => {
+  new ResizeObserver(() => {
     node.tabIndex = node.scrollWidth > node.clientWidth ? 0 : -1;
-  };
-  new ResizeObserver(look).observe(node);
+  }).observe(node);
 }
 
 /** @type {() => string} */

@@ -1,7 +1,7 @@
 // The figure on the page: its title, the parts in their order, its caption, its values.
 // A part's draw functions run whenever a value of the model changes, from the page or from Python.
 
-import { drawing, element, fold, typeset, write } from "./elements.js";
+import { byKeyboard, drawing, element, fold, typeset, write } from "./elements.js";
 import { name, show } from "./text.js";
 
 // Of what is read out, in milliseconds: until a change is over, and until it is taken away again,
@@ -70,7 +70,8 @@ function hear(root) {
 // slider goes back to where it was.
 function scrollsPast(body) {
   let before = "";
-  const slider = ({ target }) => (target instanceof HTMLInputElement && target.type === "range" ? target : null);
+  /** @type {(event: any) => HTMLInputElement | null} */
+  const slider = ({ target }) => target.closest("[type=range]");
   body.addEventListener("pointerdown", (event) => {
     before = slider(event)?.value ?? "";
   });
@@ -100,9 +101,8 @@ export class View {
     this.body = element("div", { class: "live-body" });
     scrollsPast(this.body);
     untell(this.body);
-    // Focusable, so that the arrow keys scroll a table that is wider than a phone.
-    const region = { role: "region", "aria-label": `Values: ${model.get("title")}`, tabindex: 0 };
-    this.fold = element("div", { class: "live-row", ...region });
+    this.fold = element("div", { class: "live-row", role: "group", "aria-label": "Values" });
+    byKeyboard(this.fold);
     this.tables = new Map();
     this.root = element(
       "div",

@@ -43,7 +43,7 @@ function overview(targets, jobs, ranked, choose) {
   });
   node.classList.add("map-heads");
   const across = element("th", { colspan: ranked[0].length, "aria-hidden": "true" }, "head →");
-  node.tHead?.prepend(element("tr", {}, element("td", { "aria-hidden": "true" }, "layer ↓"), across));
+  /** @type {HTMLTableElement} */ (node).tHead?.prepend(element("tr", {}, element("td", { "aria-hidden": "true" }, "layer ↓"), across));
   const jobOf = (i, j) => jobs.findIndex(({ layer, head }) => layer === i && head === j);
   const signs = buttons.map((line, i) =>
     line.map((made, j) => {

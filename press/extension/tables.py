@@ -71,11 +71,14 @@ def dressed(table: str, name: str) -> str:
 
 
 def called(tables: list[nodes.Element]) -> Iterator[tuple[nodes.Element, str]]:
-    """Call each table after its columns, and those that share these after their section, too."""
+    """Call each table after its columns, and after its section where these are not enough.
+
+    That is where several share them, or nothing stands above the names of the rows.
+    """
     columns = list(map(columns_of, tables))
     counts = Counter[str]()
     for table, name in zip(tables, columns, strict=True):
-        if not name or columns.count(name) > 1:
+        if columns.count(name) > 1 or not "".join(heads_of(table)[:1]).strip():
             name = ": ".join(filter(None, [title_of(table), name]))
         counts[name] += 1
         yield table, name if counts[name] == 1 else f"{name}, table {counts[name]}"

@@ -29,7 +29,7 @@ document.addEventListener("DOMContentLoaded", () => {
 
   function read() {
     if (chosen && parts.some(({ link, heading }) => link === chosen && isInSight(heading))) return chosen;
-    const top = Math.max(0, bottomOf(".bd-header-article"), bottomOf(".stage-pinned .live"));
+    const top = Math.max(0, bottomOf(".bd-header-article"), bottomOf(".stage-pinned:not(.stage-beside) .live"));
     const { scrollHeight } = document.documentElement;
     const most = scrollHeight - innerHeight;
     const glide = Math.min(most, innerHeight);

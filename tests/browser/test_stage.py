@@ -70,7 +70,9 @@ def open_stage(reader: BrowserContext, site: str, size: dict[str, int], stage: S
     return page
 
 
-SIZES = {"phone": PHONE, "wide": WIDE} if EVERYTHING else {"phone": PHONE}
+# Without room for the stage in the margin, and with it, on a page that has no contents there.
+NARROW, ROOMY = {"width": 1200, "height": 900}, {"width": 1920, "height": 1000}
+SIZES = {"phone": PHONE, "narrow": NARROW} if EVERYTHING else {"phone": PHONE}
 
 
 @pytest.fixture(params=SIZES.values(), ids=SIZES)
@@ -200,7 +202,7 @@ def test_words_and_parts_light_each_other_up(page: Page):
 @pytest.mark.parametrize("page", [WIDE, PHONE], ids=["wide", "phone"], indirect=True)
 def test_the_stage_stays_in_sight_and_hides_no_heading(page: Page):
     live, high = page.locator("figure .live"), page.viewport_size["height"]
-    most = 230 if page.viewport_size["width"] == WIDE["width"] else 220
+    most = 230 if page.viewport_size == NARROW else 220
     length = page.evaluate("document.scrollingElement.scrollHeight")
     come_to(page, "third")
     assert live.bounding_box()["y"] < -high / 2, "it stays where the text does not speak of it"
@@ -221,6 +223,23 @@ def test_the_stage_stays_in_sight_and_hides_no_heading(page: Page):
     page.get_by_role("button", name="Keep in sight").dispatch_event("click")
     page.wait_for_timeout(100)
     assert live.bounding_box()["y"] < -high / 2
+
+
+def test_the_stage_stays_in_a_margin_that_has_room(reader: BrowserContext, site: str):
+    page = open_stage(reader, site, ROOMY, Stage(states=STATES))
+    live, text = page.locator("figure .live"), page.locator("#second")
+    come_to(page, "second")
+    expect(text.locator("h2")).to_be_in_viewport()
+    for by in (0, 400):
+        page.evaluate("by => scrollBy({ top: by, behavior: 'instant' })", by)
+        box, beside = live.bounding_box(), text.bounding_box()
+        assert box["x"] >= beside["x"] + beside["width"], "it lies over nothing"
+        assert box["y"] + box["height"] <= page.viewport_size["height"]
+    expect(live.locator(".live-spoken").first).to_be_in_viewport()
+    expect(live.locator(".stage-plane")).to_be_in_viewport(ratio=1)
+    page.get_by_role("button", name="Keep in sight").click()
+    expect(live).not_to_be_in_viewport()
+    page.close()
 
 
 def test_all_can_use_what_stays_in_sight(page: Page):

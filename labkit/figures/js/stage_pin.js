@@ -1,10 +1,12 @@
-// The stage stays in sight while one reads on: a compact form lies over the top of the text column
-// as soon as the figure itself has left the window. It gives way to what is read as a whole.
+// The stage stays in sight while one reads on, as soon as the figure itself has left the window: in the
+// right margin where that has room. Elsewhere a compact form lies over the top of the text column, and
+// gives way to what is read as a whole.
 
 import { button } from "./controls.js";
 
 const LOWEST = 650; // of a window, in pixels, that has room for both
 const SHARE = 0.34; // of the lowest window, down to which the compact form lies
+const [NARROWEST, WIDEST, GAP] = [300, 380, 24]; // of the form in the margin, and what is left beside it
 const WHOLES = "table, figure, .cell_output, .predict";
 
 const header = () => {
@@ -16,6 +18,12 @@ const header = () => {
 function isRead(part, by) {
   const box = part.getBoundingClientRect();
   return box.top - by < innerHeight && box.bottom - by > innerHeight / 2;
+}
+
+/** @type {(one: Element, other: Element) => boolean} */
+function areOver(one, other) {
+  const [a, b] = [one, other].map((node) => node.getBoundingClientRect());
+  return a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom;
 }
 
 // Calls back when a table, a drawing or an output comes to where the compact form lies, or leaves.
@@ -39,7 +47,7 @@ export function keepInSight(figure, speaking) {
   const live = /** @type {HTMLElement} */ (figure.querySelector(".live"));
   const text = figure.closest("article")?.querySelector("section");
   const keep = button("Keep in sight", () => turn(keep.getAttribute("aria-pressed") !== "true"));
-  let [on, asked, isFocusNew, isFree] = [true, false, false, true];
+  let [on, asked, isFocusNew, isFree, isBeside] = [true, false, false, true, false];
   // A section that is laid out only as it nears keeps what is fixed in it, and does not paint it.
   for (let around = figure.closest("section"); around; around = around.parentElement?.closest("section") ?? null)
     around.style.contentVisibility = "visible";
@@ -49,19 +57,22 @@ export function keepInSight(figure, speaking) {
     // The place is kept, so that nothing moves.
     figure.style.minHeight = pinned ? `${figure.getBoundingClientRect().height}px` : "";
     figure.classList.toggle("stage-pinned", pinned);
+    if (!pinned) page.style.removeProperty("--stage-beside");
   }
-  // Whether the stage lies over the top of the text, once that has been scrolled by so much.
+  // Whether the stage is kept in sight, once the text has been scrolled by so much.
   function isWanted(top, high, by = 0) {
     return on && speaking.some((part) => isRead(part, by)) && innerHeight >= LOWEST && figure.getBoundingClientRect().bottom - by < top + high;
   }
-  // As wide as the text, where the figure stands indented.
+  // In the margin, or as wide as the text, where the figure stands indented.
   function place(top) {
     const boxes = [figure, text ?? figure].map((one) => one.getBoundingClientRect());
-    const left = Math.min(...boxes.map((box) => box.left));
-    const width = Math.max(...boxes.map((box) => box.right)) - left;
+    const [left, right] = [Math.min(...boxes.map((box) => box.left)), Math.max(...boxes.map((box) => box.right))];
+    const room = page.clientWidth - right - GAP * 1.5;
+    isBeside = room >= NARROWEST;
+    figure.classList.toggle("stage-beside", isBeside);
     figure.style.setProperty("--stage-top", `${top}px`);
-    figure.style.setProperty("--stage-left", `${left}px`);
-    figure.style.setProperty("--stage-width", `${width}px`);
+    figure.style.setProperty("--stage-left", `${isBeside ? right + GAP : left}px`);
+    figure.style.setProperty("--stage-width", `${isBeside ? Math.min(room, WIDEST) : right - left}px`);
   }
   const keepClear = (top) => page.style.setProperty("--stage-high", `${top + live.offsetHeight}px`);
   // A jump ends below the header, and below the stage where that is going to lie over the place.
@@ -70,10 +81,10 @@ export function keepInSight(figure, speaking) {
     if (!target) return;
     const top = header();
     const was = figure.classList.contains("stage-pinned");
-    const isPinned = isWanted(top, SHARE * innerHeight, target.getBoundingClientRect().top - top);
+    place(top);
+    const isPinned = !isBeside && isWanted(top, SHARE * innerHeight, target.getBoundingClientRect().top - top);
     page.style.removeProperty("--stage-high");
     if (!isPinned) return;
-    place(top);
     pin(true);
     keepClear(top);
     pin(was);
@@ -82,11 +93,16 @@ export function keepInSight(figure, speaking) {
     asked = false;
     const top = header();
     place(top);
-    pin(isFree && isWanted(top, figure.classList.contains("stage-pinned") ? live.offsetHeight : SHARE * innerHeight));
-    if (figure.classList.contains("stage-pinned")) {
+    const high = figure.classList.contains("stage-pinned") ? live.offsetHeight : SHARE * innerHeight;
+    pin(isBeside ? isWanted(top, 0) : isFree && isWanted(top, high));
+    const isPinned = figure.classList.contains("stage-pinned");
+    if (isPinned && isBeside) page.style.setProperty("--stage-beside", `${live.offsetHeight}px`);
+    const held = document.activeElement;
+    const isHeldNew = isPinned && isFocusNew && held && text?.contains(held) && !figure.contains(held);
+    if (isHeldNew && isBeside && areOver(held, live)) held.scrollIntoView({ block: "start" });
+    if (isPinned && !isBeside) {
       keepClear(top);
-      const held = document.activeElement;
-      if (isFocusNew && held && text?.contains(held) && !figure.contains(held)) held.scrollIntoView({ block: "nearest" });
+      if (isHeldNew) held.scrollIntoView({ block: "nearest" });
     } else if (scrollY > 0) page.style.removeProperty("--stage-high"); // at 0 a jump may be still to come
     isFocusNew = false;
   }

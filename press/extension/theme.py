@@ -68,6 +68,7 @@ CONTENTS = re.compile(r'<dialog id="pst-secondary.*?(?=</div>\s*<footer class="b
 BESIDE_TEXT = '<div class="bd-article-container">'
 SKIPS = "Skip to main content</a>"
 SKIPS_TO_CONTENTS = f'{SKIPS} <a href="#pst-page-toc-nav">Skip to the contents of this page</a>'
+HERE = 'class="current reference internal" href="#"'
 # What the theme names twice, by its parts alone, or tells though it is empty.
 NAMES = [
     (' title="previous page"', ""),
@@ -77,6 +78,8 @@ NAMES = [
     ('<header class="bd-header ', '<header role="presentation" class="bd-header '),
     ('<footer class="bd-footer"', '<footer role="presentation" class="bd-footer"'),
     ('aria-label="Search..."', 'aria-label="Search the book"'),
+    # The page one is on, in the book's contents.
+    (HERE, f'{HERE} aria-current="page"'),
     # What groups the book's contents is no part of the page's outline.
     ('<p aria-level="2" class="caption" role="heading">', '<p class="caption">'),
     (

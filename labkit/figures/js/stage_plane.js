@@ -14,6 +14,7 @@ const HALF = 152; // from the middle to the frame
 const RANGES = [4, 6, 9, 12, 16, 24, 40, 80];
 const STEP = 0.5; // of an arrow key
 const [LETTERS, SMALLEST] = [14, 12]; // of names, in the drawing's units and in pixels
+const KINDS = ["", "vector", "key", "key", "key", "value", "vector"]; // of points, at each step
 const CROWDED = 18; // the size from which only names are drawn that have room
 
 /** @type {(node: Element, attributes: Record<string, string | number>) => void} */
@@ -26,6 +27,8 @@ const path = (name, more = {}) => drawing("path", { class: name, ...more });
 const moveTo = (node, [x, y]) => {
   node.style.transform = `translate(${x.toFixed(2)}px, ${y.toFixed(2)}px)`;
 };
+/** @type {(...spots: number[][]) => string} */
+const line = (...spots) => `M${spots.map((spot) => spot.map((part) => part.toFixed(1)).join(" ")).join("L")}`;
 const show = (node, shown) => node.classList.toggle("stage-hidden", !shown);
 
 // All that is drawn, once; `draw` moves it.
@@ -46,32 +49,29 @@ function makeNodes(given) {
     drawing("circle", { class: "stage-reach", r: 22 }), drawing("circle", { class: "stage-knob", r: 9 }),
   );
   const one = {
-    axes: path("stage-axes"), line: path("stage-query-line"), query: path("stage-query", { "data-part": "query" }),
+    axes: path("stage-axes", { d: `M4 ${MIDDLE}H${SIDE - 4}M${MIDDLE} 4V${SIDE - 4}` }), line: path("stage-query-line"), query: path("stage-query", { "data-part": "query" }),
     asking: path("stage-asking-arrow"), adding: path("stage-adding", { "data-part": "output" }),
     output: drawing("path", { class: "stage-output", d: "M0 -10L10 0L0 10L-10 0Z", "data-part": "output" }),
     queryName: drawing("text", { class: "stage-name stage-query-name" }, "query"),
     outputName: drawing("text", { class: "stage-name stage-output-name" }, "output"),
     scale: drawing("text", { class: "stage-scale" }),
+    frame: drawing("rect", { class: "stage-frame", x: 1, y: 1, width: SIDE - 2, height: SIDE - 2, rx: 8, role: "img" }),
   };
   const node = drawing(
     "svg", { class: "stage-plane", viewBox: `0 0 ${SIDE} ${SIDE}`, role: "group", "aria-label": "The plane" },
-    drawing("rect", { class: "stage-frame", x: 1, y: 1, width: SIDE - 2, height: SIDE - 2, rx: 8 }),
-    ...regions, one.axes, one.scale, ...regionNames, ...pulls, one.line, ...drops, one.query, one.asking, one.adding,
+    one.frame, ...regions, one.axes, one.scale, ...regionNames, ...pulls, one.line, ...drops, one.query, one.asking, one.adding,
     ...dots, one.output, ...names, one.queryName, one.outputName, tip,
   );
   return { node, dots, names, pulls, drops, regions, regionNames, tip, ...one };
 }
 
-// Where a step has the words: in a line, or at their vectors, keys or values.
-function pointsOf({ found, words, step }, range) {
-  const line = words.map((_, i) => [((2 * i + 1) / words.length - 1) * range * 0.85, 0]);
-  return [line, found.x, found.keys, found.keys, found.keys, found.values, found.x][step];
-}
+// Where a step has the words: at their vectors, keys or values. The overview has what the last one has.
+const pointsOf = ({ found, step }) => ({ vector: found.x, key: found.keys, value: found.values })[KINDS[step]];
 
 function neededRange(scene) {
   const { found, step } = scene;
   const others = step === 6 ? [found.after] : step === 5 ? [found.output] : step >= 2 ? [found.query] : [];
-  const shown = step === 0 ? [[1, 1]] : step === 6 ? [found.x[found.x.length - 1]] : pointsOf(scene, 1);
+  const shown = step === 6 ? found.x.slice(-1) : pointsOf(scene);
   const most = Math.max(...[...shown, ...others].flat().map(Math.abs)) * 1.12;
   return RANGES.find((range) => most <= range) ?? Math.ceil(most);
 }
@@ -154,8 +154,8 @@ export function plane(given, heard) {
     if (now !== key || needed > range) range = needed;
     key = now;
     made.node.dataset.step = String(step);
-    const points = pointsOf(scene, range).map(at);
-    drawFrame(made, step);
+    const points = pointsOf(scene).map(at);
+    put(made.frame, { "aria-label": picture(scene) });
     const groups = drawWords(made, given, scene, points, at);
     drawQuery(made, scene, at);
     const named = drawRegions(made, given, scene, range, at);
@@ -171,9 +171,13 @@ export function plane(given, heard) {
   return { node: made.node, draw };
 }
 
-function drawFrame(made, step) {
-  put(made.axes, { d: `M4 ${MIDDLE}H${SIDE - 4}M${MIDDLE} 4V${SIDE - 4}` });
-  show(made.axes, step > 0);
+// What a step shows, in words.
+function picture(scene) {
+  const { words, found, step, given } = scene;
+  const points = pointsOf(scene).map((point, i) => `${words[i]} ${pair(point)}`);
+  if (step === 6) return `${points.pop()}, with the output ${pair(found.after)}, region of ${given.answers[largest(found.answers)]}`;
+  const more = step === 5 ? `, output ${pair(found.output)}` : step > 1 ? `, query ${pair(found.query)}` : "";
+  return `${KINDS[step]}s: ${points.join(", ")}${more}`;
 }
 
 // Dots of the sentence, and faint ones of the words that it does not have.
@@ -181,7 +185,7 @@ function drawWords(made, given, { words, found, step, vectors }, points, at) {
   const last = words.length - 1;
   const isMine = given.words.map((word) => words.indexOf(word));
   const weightOf = (word) => words.reduce((total, one, i) => total + (one === word ? Math.abs(found.weights[i]) : 0), 0);
-  const kind = ["", "vector", "key", "key", "key", "value", "vector"][step];
+  const kind = KINDS[step];
   given.words.forEach((word, i) => {
     const [dot, mine] = [made.dots[i], isMine[i]];
     const place = mine >= 0 ? points[mine] : at(vectors[i]);
@@ -190,7 +194,7 @@ function drawWords(made, given, { words, found, step, vectors }, points, at) {
     show(dot, shown);
     dot.classList.toggle("stage-faint", mine < 0);
     dot.classList.toggle("stage-asks", word === words[last]);
-    if (kind && mine >= 0) dot.setAttribute("data-part", `${kind}:${word}`);
+    if (mine >= 0) dot.setAttribute("data-part", `${kind}:${word}`);
     else dot.removeAttribute("data-part");
     const radius = mine < 0 ? 3 : step === 4 || step === 5 ? 4 + 9 * Math.min(weightOf(word), 1) : 6;
     dot.lastElementChild.setAttribute("r", String(radius));
@@ -201,16 +205,15 @@ function drawWords(made, given, { words, found, step, vectors }, points, at) {
 
 function drawQuery(made, { words, found, step }, at) {
   const on = step >= 2 && step <= 4;
-  const [[x, y], [u, v]] = [at([0, 0]), at(found.query)];
-  put(made.query, { d: `M${x} ${y}L${u.toFixed(2)} ${v.toFixed(2)}` });
-  moveTo(made.tip, [u, v]);
+  const end = at(found.query);
+  put(made.query, { d: line(at([0, 0]), end) });
+  moveTo(made.tip, end);
   for (const node of [made.query, made.tip]) show(node, on);
   handle(made.tip, on, `Query of ${words[words.length - 1]}: arrow keys move it`, found.query);
   const square = dot(found.query, found.query);
   const along = on && step >= 3 && square > 0;
   const far = found.query.map((part) => (part * 1e3) / Math.sqrt(square || 1));
-  const ends = [at(far), at(far.map((part) => -part))];
-  put(made.line, { d: `M${ends[0].map(Math.round).join(" ")}L${ends[1].map(Math.round).join(" ")}` });
+  put(made.line, { d: line(at(far), at(far.map((part) => -part))) });
   show(made.line, along);
   made.drops.forEach((drop, i) => {
     const word = made.dots[i].dataset.word;
@@ -220,7 +223,7 @@ function drawQuery(made, { words, found, step }, at) {
     const vector = found.keys[mine];
     const share = dot(vector, found.query) / (square || 1);
     const foot = at(found.query.map((part) => part * share));
-    put(drop, { d: `M${at(vector).map((p) => p.toFixed(2)).join(" ")}L${foot.map((p) => p.toFixed(2)).join(" ")}`, "data-part": `score:${word}` });
+    put(drop, { d: line(at(vector), foot), "data-part": `score:${word}` });
   });
 }
 
@@ -236,7 +239,7 @@ function drawRegions(made, given, { found, step }, range, at) {
     made.regions[i].classList.toggle("stage-best", i === best);
     made.regionNames[i].classList.toggle("stage-best", i === best);
     if (!big || step < 6) return;
-    put(made.regions[i], { d: `M${corners.map((corner) => at(corner).map((p) => p.toFixed(1)).join(" ")).join("L")}Z` });
+    put(made.regions[i], { d: `${line(...corners.map(at))}Z` });
     const edges = corners.flatMap((corner, k) => along(at(corners.at(k - 1)), at(corner)));
     wanted.push({ node: made.regionNames[i], words: [given.answers[i]], spots: within(corners).map(at), must: i === best, edges });
   });
@@ -257,22 +260,21 @@ function along([a, b], [c, d]) {
 }
 
 function drawOutput(made, { words, found, step }, points, at) {
-  const to = at(found.output);
+  const to = at(step === 6 ? found.after : found.output);
   const last = at(found.x[words.length - 1]);
-  moveTo(made.output, step === 6 ? at(found.after) : to);
+  moveTo(made.output, to);
   show(made.output, step >= 5);
   made.pulls.forEach((pull, i) => {
     const mine = words.indexOf(made.dots[i].dataset.word);
     show(pull, step === 5 && mine >= 0);
     if (mine < 0) return;
-    put(pull, { d: `M${points[mine].map((p) => p.toFixed(2)).join(" ")}L${to.map((p) => p.toFixed(2)).join(" ")}` });
+    put(pull, { d: line(points[mine], to) });
     pull.style.strokeWidth = `${1 + 6 * Math.min(Math.abs(found.weights[mine]), 1)}px`;
   });
-  const origin = at([0, 0]);
-  put(made.asking, { d: `M${origin.join(" ")}L${last.join(" ")}` });
-  put(made.adding, { d: `M${last.join(" ")}L${at(found.after).join(" ")}` });
+  put(made.asking, { d: line(at([0, 0]), last) });
+  put(made.adding, { d: line(last, at(found.after)) });
   for (const node of [made.asking, made.adding]) show(node, step === 6);
-  return { output: step === 6 ? at(found.after) : to };
+  return { output: to };
 }
 
 // Words at one place share a name; names keep clear of points and of each other.
@@ -309,7 +311,7 @@ function nameAll(made, { words, step, found, vectors }, { isMine, points, output
   if (step === 5) dots.push(...points.flatMap((point) => along(point, output)));
   if (step === 6) dots.push(...along(points[words.length - 1], output), ...named.flatMap(({ edges }) => edges));
   // Beside the axis across a name would read as if it had a minus.
-  if (step > 0) dots.push(...along([0, MIDDLE], [SIDE, MIDDLE]), ...along([MIDDLE, MIDDLE], [0, MIDDLE]));
+  dots.push(...along([0, MIDDLE], [SIDE, MIDDLE]), ...along([MIDDLE, MIDDLE], [0, MIDDLE]));
   show(made.outputName, step >= 5);
   wanted.unshift({ node: made.scale, spots: [[SIDE - 4 * size, SIDE - 1.6 * size]], words: [`axes to ±${short(range)}`], must: hasRoom });
   for (const one of named) one.must ||= hasRoom;

@@ -104,12 +104,62 @@ function unfold() {
 document.addEventListener("DOMContentLoaded", unfold);
 window.addEventListener("hashchange", unfold);
 
+// What a link shows on the stage may be screens away. The jump is a step of the browser's history: back
+// leads to the link again, and so does a button as long as the stage is in sight.
+const backToText = make("button", { type: "button", class: "stage-back" }, "Back to the text");
+backToText.addEventListener("click", () => history.back());
+const awayFrom = new IntersectionObserver(([{ isIntersecting }]) => {
+  if (!isIntersecting) backToText.remove();
+});
+/** @type {{ link: HTMLElement, top: number }[]} */
+const left = [];
+// Before the stage hears of it, which then holds the place that it finds.
+document.addEventListener("click", ({ target, ctrlKey, metaKey, shiftKey }) => {
+  /** @type {HTMLAnchorElement | null} */
+  const link = target instanceof Element ? target.closest('a[href^="#stage-"]') : null;
+  const figure = link && document.getElementById(link.hash.slice(1))?.closest("figure");
+  /** @type {HTMLElement | null | undefined} */
+  const stage = figure?.querySelector(".live");
+  if (!link || !figure || !stage || ctrlKey || metaKey || shiftKey) return;
+  const { top, bottom } = stage.getBoundingClientRect(); // also where it is pinned
+  if (bottom >= 100 && top <= innerHeight - 100) return;
+  left.push({ link, top: link.getBoundingClientRect().top });
+  history.replaceState({ left: left.length - 1 }, "");
+  history.pushState(null, "", link.hash);
+  figure.scrollIntoView({ block: "start", behavior: "instant" });
+  stage.tabIndex = -1; // who is led to the stage goes on from there
+  stage.focus({ preventScroll: true });
+  stage.prepend(backToText);
+  awayFrom.disconnect();
+  awayFrom.observe(figure);
+}, { capture: true });
+addEventListener("popstate", ({ state }) => {
+  backToText.remove();
+  const from = left[state?.left];
+  if (!from) return;
+  requestAnimationFrame(() => {
+    from.link.focus({ preventScroll: true });
+    scrollBy({ top: from.link.getBoundingClientRect().top - from.top, behavior: "instant" });
+  });
+});
+
 // In the margin an opened verdict lies over what stands below: Escape closes it.
 document.addEventListener("keydown", ({ key, target }) => {
   const verdict = key === "Escape" && target instanceof Element && target.closest("details.verdict[open]");
   if (!verdict) return;
   verdict.removeAttribute("open");
   verdict.querySelector("summary")?.focus();
+});
+
+// Where the page's contents are behind a button, the link that skips to them presses it.
+document.addEventListener("DOMContentLoaded", () => {
+  /** @type {HTMLElement | null} */
+  const button = document.querySelector(".secondary-toggle");
+  document.querySelector('.skip-link [href="#pst-page-toc-nav"]')?.addEventListener("click", (event) => {
+    if (!button?.checkVisibility()) return;
+    event.preventDefault();
+    button.click();
+  });
 });
 
 // On paper nothing can be opened, and ink is dark: print light, with verdicts and answers open.

@@ -16,7 +16,7 @@ from labkit.ledger import AboutPaper, Compared, Draw, Figures
 from labkit.ledger.nested import agrees, shape, show
 from press import ROOT
 from press.extension import report
-from press.notebooks import title
+from press.notebooks import read, title
 from press.project import Address
 
 # Letters with what stands below and above them, a number before them. "a" and "I" are words.
@@ -34,6 +34,9 @@ class Errata(SphinxDirective):
     def run(self) -> list[nodes.Node]:
         for path in ledger.DOCUMENTS.glob("*.yml"):
             self.env.note_dependency(str(path))
+        for claim in ledger.all_claims():
+            if isinstance(claim, Compared):
+                self.env.note_dependency(str(ROOT / f"{claim.notebook}.ipynb"))
         documents = [ledger.open_document(key) for key in ledger.document_keys()]
         sections = [section(document, self.config.lives_at) for document in documents]
         parts = [summary(documents), *sections, untested(documents)]
@@ -153,6 +156,19 @@ def matrices(claim: Figures | Draw) -> str:
     return "\n".join([*lines, ""])
 
 
+def place(claim: Compared) -> str:
+    """Name the page that compares a claim, and its section, as Markdown."""
+    path = ROOT / f"{claim.notebook}.ipynb"
+    headings = []
+    for cell in read(path).cells:
+        if cell.cell_type == "markdown":
+            headings += re.findall(r"^#+ (.+)", cell.source, re.MULTILINE)
+        shown = [output.get("data", {}).get(ledger.MIME, {}) for output in cell.get("outputs", [])]
+        if (claim.document, claim.id) in [(one.get("document"), one.get("id")) for one in shown]:
+            break
+    return f"{title(path)} · {headings[-1]}"
+
+
 def entry(claim: ledger.Claim, address: Address) -> str:
     """Write one erratum: what it says, what came out, why, and where to see it."""
     told, table = claim.told(), []
@@ -166,11 +182,12 @@ def entry(claim: ledger.Claim, address: Address) -> str:
     rows += [("But", claim.fails or ""), ("Why", claim.why or "")]
     if isinstance(claim, AboutPaper):
         rows.append(("Source", claim.source))
-    if isinstance(claim, Compared):
-        cell = f"../{claim.notebook}.html#{claim.anchor}"
-        rows.append(("Shown in", f'<a href="{cell}">{title_of(claim.notebook)}</a>'))
     rows.append(("Claim", f"`{claim.key}`"))
-    lines = [f"{label}\n: {set_formulas(one_line(text))}\n" for label, text in rows if text]
+    rows = [(label, set_formulas(one_line(text))) for label, text in rows if text]
+    if isinstance(claim, Compared):  # its headings are Markdown already
+        cell = f"../{claim.notebook}.html#{claim.anchor}"
+        rows.insert(-1, ("Shown in", f'<a href="{cell}">{place(claim)}</a>'))
+    lines = [f"{label}\n: {text}\n" for label, text in rows]
     if reported := report.of_claim(address, claim):
         lines.append(f"Mistaken?\n: {reported}\n")
     title = f"#### {str(claim.verdict).capitalize()}: {set_formulas(one_line(claim.says))}"

@@ -70,6 +70,7 @@ SKIPS = "Skip to main content</a>"
 SKIPS_TO_CONTENTS = f'{SKIPS} <a href="#pst-page-toc-nav">Skip to the contents of this page</a>'
 # The text's tools come behind the list of the book's pages.
 SKIPS_TO_TOOLS = f'{SKIPS} <a href="#tools">Skip to the tools</a>'
+HERE = 'class="current reference internal" href="#"'
 # What the theme names twice, by its parts alone, or tells though it is empty.
 NAMES = [
     (' title="previous page"', ""),
@@ -79,6 +80,8 @@ NAMES = [
     ('<header class="bd-header ', '<header role="presentation" class="bd-header '),
     ('<footer class="bd-footer"', '<footer role="presentation" class="bd-footer"'),
     ('aria-label="Search..."', 'aria-label="Search the book"'),
+    # The page one is on, in the book's contents.
+    (HERE, f'{HERE} aria-current="page"'),
     # What groups the book's contents is no part of the page's outline.
     ('<p aria-level="2" class="caption" role="heading">', '<p class="caption">'),
     (

@@ -352,6 +352,15 @@ def test_the_contents_mark_what_is_read_and_a_button_keeps_the_focus(page: Page,
         page.keyboard.press("Tab")
         reached = page.locator(f"{place} :focus")
         expect(reached).to_have_css("outline", re.compile("solid 2px"))
+    page.set_viewport_size(PHONE)
+    page.get_by_role("link", name="Skip to the contents of this page").focus()
+    page.keyboard.press("Enter")
+    page.keyboard.press("Tab")
+    expect(
+        page.locator("dialog nav.page-toc :focus"), "where they are behind a button"
+    ).to_be_visible()
+    here = page.locator("#pst-primary-sidebar [aria-current=page]")
+    expect(here).to_have_text(re.compile("Why divide"))
 
 
 def test_an_expected_error_says_so(page: Page, site: str):

@@ -166,6 +166,40 @@ def test_links_set_states(page: Page):
         assert page.locator(f"#stage-{name}").count() == 1, "where there are no scripts"
 
 
+def test_a_jump_to_the_stage_leads_back(page: Page):
+    link, back = page.get_by_role("link", name="the answer"), page.locator(".stage-back")
+    page.get_by_role("button", name="Keep in sight").click()
+    for leave in (lambda: page.keyboard.press("Enter"), page.go_back):
+        link.scroll_into_view_if_needed()
+        page.wait_for_timeout(300)
+        link.focus()
+        before = link.bounding_box()["y"]
+        page.keyboard.press("Enter")
+        expect(page.locator("figure .live")).to_be_focused()
+        expect(page).to_have_url(re.compile("#stage-end$"))
+        page.keyboard.press("Tab")
+        expect(back).to_be_focused()
+        leave()
+        expect(link).to_be_focused()
+        expect(back).to_have_count(0)
+        page.wait_for_timeout(300)
+        assert link.bounding_box()["y"] == pytest.approx(before, abs=2)
+    link.press("Enter")
+    page.evaluate("document.getElementById('third').scrollIntoView({ behavior: 'instant' })")
+    expect(back).to_have_count(0)
+
+
+def test_the_plane_says_what_it_shows(page: Page):
+    plane = page.locator(".stage-plane")
+    for step, told in (
+        ("2: words", "vectors: mia"),
+        ("3: query", "query"),
+        ("7: answer", "region"),
+    ):
+        page.get_by_role("button", name=f"Step {step}").click()
+        expect(plane.get_by_role("img")).to_have_accessible_name(re.compile(told))
+
+
 def test_a_section_sets_its_state_until_the_reader_plays(page: Page):
     come_to(page, "second")
     assert state(page) == ("ben sings a", "weights")

@@ -1,6 +1,6 @@
 import { able, button, toggle } from "./controls.js";
 import { editable } from "./editable.js";
-import { row, spoken } from "./elements.js";
+import { report, row, spoken } from "./elements.js";
 import { matmul, softmax, sum, transpose } from "./mathematics.js";
 import { computed } from "./tables.js";
 import { name, short, show, terms } from "./text.js";
@@ -77,6 +77,29 @@ const SOURCES = {
   outputs: (i, j) => [["weights", i, -1], ["V", -1, j]],
 };
 
+// What typed numbers have changed: the rows of the weights, or else those of the outputs.
+/** @type {(before: Record<string, Matrix>, now: Record<string, Matrix>) => string} */
+function changes(before, now) {
+  for (const quantity of ["weights", "outputs"]) {
+    const told = (found, i) => found[quantity][i].map((x) => show(x)).join(", ");
+    const rows = now[quantity].flatMap((_, i) =>
+      told(before, i) === told(now, i) ? [] : [`query ${i + 1} are now ${told(now, i)}`],
+    );
+    if (rows.length) return `The ${quantity} of ${rows.join("; those of ")}.`;
+  }
+  return "No weight and no output has changed.";
+}
+
+// Tells them, when other numbers come than the last ones.
+function teller(node) {
+  let [before, typed] = [/** @type {any} */ (null), ""];
+  return (input, found) => {
+    const now = JSON.stringify(input);
+    if (before && typed !== now) report(node, changes(before, found));
+    [before, typed] = [found, now];
+  };
+}
+
 // Does a number round to what is printed? The hair keeps a value on the edge on both sides of it.
 function agrees(printed, x, places) {
   return Math.abs(printed - x) <= 0.5 * 10 ** -places * (1 + 1e-6);
@@ -112,6 +135,7 @@ function render({ model, el }) {
     });
   }
   const [told, compared] = [spoken([2, 4]), spoken([1, 2])];
+  const news = teller(told.node);
   const { given, claims, document: source } = model.get("printed");
   const back = button("Back to the example", () => {
     for (const trait of ["Q", "K", "V"]) view.set(trait, given[trait]);
@@ -156,6 +180,7 @@ function render({ model, el }) {
     const printed = note ? `; ${note.told}` : "";
     told.say(`Chosen: ${place}: ${arithmetic(quantity, i, j, input, found)}${printed}.`);
     compared.say(text);
+    news(input, found);
     view.values(found);
   }
 

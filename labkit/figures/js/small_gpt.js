@@ -4,6 +4,7 @@ import { element, fold, report, roomy, row, spoken } from "./elements.js";
 import { keptRuns, read, run } from "./gpt.js";
 import { chosenHead, nextWords, overview, strip } from "./gpt_parts.js";
 import { loan } from "./loan.js";
+import { sum } from "./mathematics.js";
 import { after } from "./stories.js";
 import { exampleChoice, list, storyBox } from "./story_box.js";
 import { decode } from "./tensors.js";
@@ -72,6 +73,15 @@ function drawWord(next, temperature) {
   });
   const place = Math.random() * total;
   return ends.findIndex((end) => place < end);
+}
+
+// Of the likeliest word, as a temperature has it drawn.
+/** @type {(next: number[], temperature: number) => string} */
+function drawnAs(next, temperature) {
+  if (temperature === 0) return "The model now writes the likeliest word.";
+  const most = Math.max(...next);
+  const share = 1 / sum(next.map((p) => (p / most) ** (1 / temperature)));
+  return `The likeliest word is now drawn with probability ${show(share, 2)}.`;
 }
 
 // Words that the model writes: one, or one after the other until it is told to stop.
@@ -205,12 +215,15 @@ function render({ model, el }) {
   const { select, taps, back } = changes(view, text, stop);
   const { next, said, small, large, draw: drawParts } = parts(view);
 
+  /** @type {number[]} */
+  let likely = []; // of the next word
   function draw() {
     const shown = found.now();
     if (!shown) {
       lent.load(() => {});
       return;
     }
+    likely = shown.values["next word"].map(([, now]) => now);
     const says = drawParts(shown);
     told.say(says.next);
     missed.say(says.missed);
@@ -251,6 +264,9 @@ function render({ model, el }) {
     // On a phone the switches come first: so they stand on one screen with the story and what comes next.
     ...(roomy() ? [words, ...heads] : [...heads, words, fold("The chosen head, large", false, large.node)]),
   );
+  view.follow(["temperature"], () => {
+    if (likely.length) report(view.root, drawnAs(likely, view.get("temperature")));
+  });
   view.follow(["story", "heads_on", "layer", "head", "query", "key"], draw);
   return view.close;
 }

@@ -107,6 +107,10 @@ function sizes({ first, blocks }) {
   return `(${shape.slice(first ? 0 : 1).join(", ")})`;
 }
 
+// To the eye, a colour.
+/** @type {(from: number) => string} */
+const headOf = (from) => `head ${Math.floor(from / WIDTH) + 1}`;
+
 /** @type {(words: number) => Part & { draw(layout: Layout, right: Layout, words: string[], title: string, text: string): void }} */
 function side(most) {
   const [heading, note] = [element("p", { class: "live-side-title" }), keepLines(element("p"), 4)];
@@ -120,15 +124,13 @@ function side(most) {
       write(heading, `${title} ${sizes(layout)}`);
       tell(note, text);
       blocks.forEach((rows, b) => {
+        const isWrong = (i, c) => Math.abs(rows[i][c].x - taken(right, ...read(layout, b, i, c)).x) > TOO_SMALL;
         tables[b].draw({
           label: first ? (first === "word" ? words : heads)[b] : "all words",
           rows: first === "word" ? heads : words,
           columns: numbered(rows[0].length),
-          text(i, c) {
-            const { x } = rows[i][c];
-            const isWrong = Math.abs(x - taken(right, ...read(layout, b, i, c)).x) > TOO_SMALL;
-            return `${show(x, 2)}${isWrong ? "×" : ""}`;
-          },
+          text: (i, c) => `${show(rows[i][c].x, 2)}${isWrong(i, c) ? "×" : ""}`,
+          told: (i, c) => ` ${headOf(rows[i][c].from)}${isWrong(i, c) ? ", not what it should be" : ""}`,
           fill: (i, c) => shade(0.6, COLOURS[Math.floor(rows[i][c].from / WIDTH)]),
         });
       });
@@ -152,7 +154,9 @@ function render({ model, el }) {
   const view = new View({ model, el }, "take a step");
   const given = view.get("given");
   const [rightSide, wrongSide] = [side(5), side(5)];
-  const [told, storage] = [spoken([2, 4]), element("ul", { class: "live-strip" })];
+  const [told, heard, ended] = [spoken([1, 2]), spoken([0], "live-told"), spoken([1, 2])];
+  heard.node.ariaHidden = "true"; // where it is read, it stands over the tables
+  const storage = element("ul", { class: "live-strip" });
   const last = NAMES.length - 1;
   const by = (change) => () => {
     view.set("step", Math.min(Math.max(view.get("step") + change, 0), last));
@@ -171,7 +175,8 @@ function render({ model, el }) {
     able(next, step < last);
     const items = right[0].blocks[0].flatMap((line, i) =>
       line.map((entry, j) => {
-        const item = element("li", {}, `${j ? "" : `${words[i]} `}${show(entry.x, 2)}`);
+        const head = element("span", { class: "live-told" }, ` ${headOf(j)}`);
+        const item = element("li", {}, `${j ? "" : `${words[i]} `}${show(entry.x, 2)}`, head);
         item.style.background = shade(0.6, COLOURS[Math.floor(j / WIDTH)]);
         return item;
       }),
@@ -191,8 +196,11 @@ function render({ model, el }) {
     });
     told.say(
       `Step ${step} of ${last}: ${NAMES[step]}. With the mistake, ${count} of ${places.length} numbers ` +
-        `are not what they should be. In the end the layer answers ${says[1]}, and rightly ${says[0]}.`,
+        "are not what they should be.",
     );
+    const also = WRONG[mistake][step];
+    heard.say(`Right: ${RIGHT[step]}${also ? ` Mistake: ${also}` : ""}`);
+    ended.say(`In the end the layer answers ${says[1]}, and rightly ${says[0]}.`);
     const flat = ({ blocks }) => blocks.flat().map((line) => line.map((entry) => entry.x));
     view.values({
       right: flat(here[0]), wrong: flat(here[1]), "numbers that are wrong": count, answers,
@@ -203,6 +211,8 @@ function render({ model, el }) {
     row(choice(view, "sentence", { label: "Sentence" }), choice(view, "mistake", { label: "Mistake" })),
     row(slider(view, "step", { label: "Step" }), back, next),
     told.node,
+    heard.node,
+    ended.node,
     element("p", {}, "The values as they lie in storage, word after word:"),
     storage,
     ...beside(["Right", "Mistake"], [rightSide.node, wrongSide.node]),

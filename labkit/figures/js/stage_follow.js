@@ -104,7 +104,8 @@ function lightUp(figure, model, words) {
   const partOf = (word) => word.dataset.part ?? word.textContent.trim();
   let passing = "";
 
-  // What a pointer is on is lit, and what has the focus, as a word has that was clicked.
+  // What a pointer is on is lit, and what has the focus, as a word has that was clicked. To the
+  // keyboard a word is text: it has nothing to press.
   function light() {
     const held = words.find((word) => word === document.activeElement);
     for (const part of figure.querySelectorAll("[data-part]")) {
@@ -113,7 +114,7 @@ function lightUp(figure, model, words) {
     }
   }
   for (const word of words) {
-    word.tabIndex = 0;
+    word.tabIndex = -1;
     for (const kind of ["focus", "blur"]) word.addEventListener(kind, light);
     for (const kind of ["pointerenter", "pointerleave"]) {
       word.addEventListener(kind, () => {
@@ -145,14 +146,6 @@ function lead(figure, model) {
     link.addEventListener("click", (/** @type {MouseEvent} */ event) => {
       if (event.ctrlKey || event.metaKey || event.shiftKey) return;
       event.preventDefault();
-      const { top, bottom } = figure.firstElementChild?.getBoundingClientRect() ?? { top: 0, bottom: 0 };
-      const pinned = figure.classList.contains("stage-pinned");
-      const live = /** @type {HTMLElement} */ (figure.querySelector(".live"));
-      if (!pinned && (bottom < 100 || top > innerHeight - 100)) {
-        figure.scrollIntoView({ block: "start", behavior: "instant" });
-        live.tabIndex = -1; // who is led to the stage goes on from there
-        live.focus({ preventScroll: true });
-      }
       choose(link);
     });
   }

@@ -14,6 +14,7 @@ const HALF = 152; // from the middle to the frame
 const RANGES = [4, 6, 9, 12, 16, 24, 40, 80];
 const STEP = 0.5; // of an arrow key
 const [LETTERS, SMALLEST] = [14, 12]; // of names, in the drawing's units and in pixels
+const KINDS = ["", "vector", "key", "key", "key", "value", "vector"]; // of points, at each step
 const CROWDED = 18; // the size from which only names are drawn that have room
 
 /** @type {(node: Element, attributes: Record<string, string | number>) => void} */
@@ -26,6 +27,8 @@ const path = (name, more = {}) => drawing("path", { class: name, ...more });
 const moveTo = (node, [x, y]) => {
   node.style.transform = `translate(${x.toFixed(2)}px, ${y.toFixed(2)}px)`;
 };
+/** @type {(...spots: number[][]) => string} */
+const line = (...spots) => `M${spots.map((spot) => spot.map((part) => part.toFixed(1)).join(" ")).join("L")}`;
 const show = (node, shown) => node.classList.toggle("stage-hidden", !shown);
 
 // All that is drawn, once; `draw` moves it.
@@ -52,25 +55,23 @@ function makeNodes(given) {
     queryName: drawing("text", { class: "stage-name stage-query-name" }, "query"),
     outputName: drawing("text", { class: "stage-name stage-output-name" }, "output"),
     scale: drawing("text", { class: "stage-scale" }),
+    frame: drawing("rect", { class: "stage-frame", x: 1, y: 1, width: SIDE - 2, height: SIDE - 2, rx: 8, role: "img" }),
   };
   const node = drawing(
     "svg", { class: "stage-plane", viewBox: `0 0 ${SIDE} ${SIDE}`, role: "group", "aria-label": "The plane" },
-    drawing("rect", { class: "stage-frame", x: 1, y: 1, width: SIDE - 2, height: SIDE - 2, rx: 8 }),
-    ...regions, one.axes, one.scale, ...regionNames, ...pulls, one.line, ...drops, one.query, one.asking, one.adding,
+    one.frame, ...regions, one.axes, one.scale, ...regionNames, ...pulls, one.line, ...drops, one.query, one.asking, one.adding,
     ...dots, one.output, ...names, one.queryName, one.outputName, tip,
   );
   return { node, dots, names, pulls, drops, regions, regionNames, tip, ...one };
 }
 
-// Where a step has the words: at their vectors, keys or values.
-function pointsOf({ found, step }) {
-  return [[], found.x, found.keys, found.keys, found.keys, found.values, found.x][step];
-}
+// Where a step has the words: at their vectors, keys or values. The overview has what the last one has.
+const pointsOf = ({ found, step }) => ({ vector: found.x, key: found.keys, value: found.values })[KINDS[step]];
 
 function neededRange(scene) {
   const { found, step } = scene;
   const others = step === 6 ? [found.after] : step === 5 ? [found.output] : step >= 2 ? [found.query] : [];
-  const shown = step === 6 ? [found.x[found.x.length - 1]] : pointsOf(scene);
+  const shown = step === 6 ? found.x.slice(-1) : pointsOf(scene);
   const most = Math.max(...[...shown, ...others].flat().map(Math.abs)) * 1.12;
   return RANGES.find((range) => most <= range) ?? Math.ceil(most);
 }
@@ -154,6 +155,7 @@ export function plane(given, heard) {
     key = now;
     made.node.dataset.step = String(step);
     const points = pointsOf(scene).map(at);
+    put(made.frame, { "aria-label": picture(scene) });
     const groups = drawWords(made, given, scene, points, at);
     drawQuery(made, scene, at);
     const named = drawRegions(made, given, scene, range, at);
@@ -169,12 +171,21 @@ export function plane(given, heard) {
   return { node: made.node, draw };
 }
 
+// What a step shows, in words.
+function picture(scene) {
+  const { words, found, step, given } = scene;
+  const points = pointsOf(scene).map((point, i) => `${words[i]} ${pair(point)}`);
+  if (step === 6) return `${points.pop()}, with the output ${pair(found.after)}, region of ${given.answers[largest(found.answers)]}`;
+  const more = step === 5 ? `, output ${pair(found.output)}` : step > 1 ? `, query ${pair(found.query)}` : "";
+  return `${KINDS[step]}s: ${points.join(", ")}${more}`;
+}
+
 // Dots of the sentence, and faint ones of the words that it does not have.
 function drawWords(made, given, { words, found, step, vectors }, points, at) {
   const last = words.length - 1;
   const isMine = given.words.map((word) => words.indexOf(word));
   const weightOf = (word) => words.reduce((total, one, i) => total + (one === word ? Math.abs(found.weights[i]) : 0), 0);
-  const kind = ["", "vector", "key", "key", "key", "value", "vector"][step];
+  const kind = KINDS[step];
   given.words.forEach((word, i) => {
     const [dot, mine] = [made.dots[i], isMine[i]];
     const place = mine >= 0 ? points[mine] : at(vectors[i]);
@@ -194,16 +205,15 @@ function drawWords(made, given, { words, found, step, vectors }, points, at) {
 
 function drawQuery(made, { words, found, step }, at) {
   const on = step >= 2 && step <= 4;
-  const [[x, y], [u, v]] = [at([0, 0]), at(found.query)];
-  put(made.query, { d: `M${x} ${y}L${u.toFixed(2)} ${v.toFixed(2)}` });
-  moveTo(made.tip, [u, v]);
+  const end = at(found.query);
+  put(made.query, { d: line(at([0, 0]), end) });
+  moveTo(made.tip, end);
   for (const node of [made.query, made.tip]) show(node, on);
   handle(made.tip, on, `Query of ${words[words.length - 1]}: arrow keys move it`, found.query);
   const square = dot(found.query, found.query);
   const along = on && step >= 3 && square > 0;
   const far = found.query.map((part) => (part * 1e3) / Math.sqrt(square || 1));
-  const ends = [at(far), at(far.map((part) => -part))];
-  put(made.line, { d: `M${ends[0].map(Math.round).join(" ")}L${ends[1].map(Math.round).join(" ")}` });
+  put(made.line, { d: line(at(far), at(far.map((part) => -part))) });
   show(made.line, along);
   made.drops.forEach((drop, i) => {
     const word = made.dots[i].dataset.word;
@@ -213,7 +223,7 @@ function drawQuery(made, { words, found, step }, at) {
     const vector = found.keys[mine];
     const share = dot(vector, found.query) / (square || 1);
     const foot = at(found.query.map((part) => part * share));
-    put(drop, { d: `M${at(vector).map((p) => p.toFixed(2)).join(" ")}L${foot.map((p) => p.toFixed(2)).join(" ")}`, "data-part": `score:${word}` });
+    put(drop, { d: line(at(vector), foot), "data-part": `score:${word}` });
   });
 }
 
@@ -229,7 +239,7 @@ function drawRegions(made, given, { found, step }, range, at) {
     made.regions[i].classList.toggle("stage-best", i === best);
     made.regionNames[i].classList.toggle("stage-best", i === best);
     if (!big || step < 6) return;
-    put(made.regions[i], { d: `M${corners.map((corner) => at(corner).map((p) => p.toFixed(1)).join(" ")).join("L")}Z` });
+    put(made.regions[i], { d: `${line(...corners.map(at))}Z` });
     const edges = corners.flatMap((corner, k) => along(at(corners.at(k - 1)), at(corner)));
     wanted.push({ node: made.regionNames[i], words: [given.answers[i]], spots: within(corners).map(at), must: i === best, edges });
   });
@@ -250,22 +260,21 @@ function along([a, b], [c, d]) {
 }
 
 function drawOutput(made, { words, found, step }, points, at) {
-  const to = at(found.output);
+  const to = at(step === 6 ? found.after : found.output);
   const last = at(found.x[words.length - 1]);
-  moveTo(made.output, step === 6 ? at(found.after) : to);
+  moveTo(made.output, to);
   show(made.output, step >= 5);
   made.pulls.forEach((pull, i) => {
     const mine = words.indexOf(made.dots[i].dataset.word);
     show(pull, step === 5 && mine >= 0);
     if (mine < 0) return;
-    put(pull, { d: `M${points[mine].map((p) => p.toFixed(2)).join(" ")}L${to.map((p) => p.toFixed(2)).join(" ")}` });
+    put(pull, { d: line(points[mine], to) });
     pull.style.strokeWidth = `${1 + 6 * Math.min(Math.abs(found.weights[mine]), 1)}px`;
   });
-  const origin = at([0, 0]);
-  put(made.asking, { d: `M${origin.join(" ")}L${last.join(" ")}` });
-  put(made.adding, { d: `M${last.join(" ")}L${at(found.after).join(" ")}` });
+  put(made.asking, { d: line(at([0, 0]), last) });
+  put(made.adding, { d: line(last, at(found.after)) });
   for (const node of [made.asking, made.adding]) show(node, step === 6);
-  return { output: step === 6 ? at(found.after) : to };
+  return { output: to };
 }
 
 // Words at one place share a name; names keep clear of points and of each other.

@@ -93,10 +93,11 @@ function pocket(view) {
     said.say(tell(view.get("step"), now));
     able(undo, query.length > 0 || JSON.stringify(vectors) !== JSON.stringify(given.vectors));
     const { x, query: asked, keys, scores, weights, values, output, answers: p } = found;
+    const byWord = [words, ["first", "second"]];
     view.values({
       vectors: x, query: asked, keys, scores, weights, values, output, answers: p,
       "sentences that go wrong": broken.draw(),
-    });
+    }, { vectors: byWord, keys: byWord, scores: [words], weights: [words], values: byWord });
   }
 
   const numbers = editable(view, "vectors", { label: "Word vectors", axes: [given.words, ["first", "second"]] });

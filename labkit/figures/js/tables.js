@@ -128,8 +128,9 @@ export function coloured() {
   let known;
   return {
     node,
-    // text and fill give, for a row and a column, what a cell says and its CSS background.
-    draw({ label, rows, columns, axes, text, fill = () => "none" }) {
+    // text, told and fill give, for a row and a column, what a cell says, what it says besides to who
+    // listens, and its CSS background.
+    draw({ label, rows, columns, axes, text, told, fill = () => "none" }) {
       const names = JSON.stringify([rows, columns]);
       if (known?.names !== names) {
         const cells = rows.map(() => columns.map(() => element("td")));
@@ -141,6 +142,7 @@ export function coloured() {
       known.cells.forEach((line, i) =>
         line.forEach((cell, j) => {
           write(cell, text(i, j));
+          if (told) write(cell.children[0] ?? cell.appendChild(element("span", { class: "live-told" })), told(i, j));
           cell.style.background = fill(i, j);
         }),
       );

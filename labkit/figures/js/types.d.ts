@@ -117,11 +117,10 @@ interface Bars extends Part {
   ): void;
 }
 
-// A cell's text and its CSS background, for a row and a column.
+// A cell's text, what it says besides to who listens, and its CSS background, for a row and a column.
+type OfCell = (i: number, j: number) => string;
 interface Coloured extends Part {
-  draw(
-    table: Heads & { axes?: Axis[]; text(i: number, j: number): string; fill?(i: number, j: number): string },
-  ): void;
+  draw(table: Heads & { axes?: Axis[]; text: OfCell; told?: OfCell; fill?: OfCell }): void;
 }
 
 // `select` takes "query" or "key" and its place, `point` the cell under the mouse.

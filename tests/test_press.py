@@ -24,7 +24,7 @@ import labkit
 from labkit import ledger
 from labkit.figures import plots
 from labkit.figures.tables import Table
-from press import BOOK, execute
+from press import BOOK, breaks, execute
 from press.extension import (
     cells,
     citation,
@@ -305,20 +305,19 @@ def test_code_has_an_element_for_what_is_coloured_and_no_other():
     assert unescape(re.sub("<[^>]+>", "", written)).strip() == code.strip()
 
 
-@pytest.mark.parametrize("module", [cells, claims, folds, formulas, symbols, tables])
+@pytest.mark.parametrize("module", [breaks, cells, claims, folds, formulas, symbols, tables])
 def test_what_is_written_into_pages(module: ModuleType):
     examples = doctest.testmod(module)
     assert (examples.failed, examples.attempted > 0) == (0, True)
 
 
-def test_a_long_line_breaks_between_tokens_and_not_in_numbers():
+def test_a_long_line_breaks_before_what_follows_a_call_and_not_in_numbers():
     line = "x = scores.masked_fill(~mask,-torch.inf).double().unique() >= 1e-12"
     written = cells.hanging(line, line)
     parts = [re.sub("<[^>]+>", "", part) for part in written.split("<wbr>")]
-    assert parts[:2] == ["x = scores.masked_fill(", "~mask,"]
-    assert parts[2].startswith("-torch.inf).double()")
-    assert parts[-1].endswith("1e-12")
-    assert re.findall(r'"joined">(.+?)<', written) == ["-t", "-1"]
+    ends = [".double()", ".unique() >= 1e-12"]
+    assert parts == ["x = scores.masked_fill(", "~mask,-torch.inf)", *ends]
+    assert re.findall(r'"joined">(.+?)<', written) == ["~mask,", "-t", ">= 1e", "-1"]
     behind = 'with torch.device("meta"):  # no memory: it is counted'
     shown = highlight(behind, PythonLexer(), cells.SizedFormatter())
     assert re.findall(r'class="(long remarked|code|c remark)"', shown) == [

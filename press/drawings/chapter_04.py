@@ -132,7 +132,7 @@ def causal_and_padding() -> Drawing:
     for x, title, may in [(48, "causal", causal), (184, "real keys", real), (312, "both", both)]:
         d.text(x + 50, 22, title, bold=True)
         for j, word in enumerate("··mhr"):
-            d.text(x + 20 * (j + 0.5), 46, word, colour=KEY)
+            d.text(x + 20 * (j + 0.5), 46, word, colour=KEY, is_word=True)
         d.grid(x, 54, 5, 5, cell=20, shade=may)
     for i, word in enumerate(["·", "·", "mia", "hill", "reads"]):
         d.text(40, 69 + 20 * i, word, colour=QUERY, size=13, anchor="end")

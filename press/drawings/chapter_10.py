@@ -27,7 +27,7 @@ def fixed_words() -> Drawing:
     d = Drawing(316)
     at: dict[tuple[int, int], tuple[float, float]] = {}
     for row, words in enumerate(STORY):
-        x, y = 12.0, 28.0 + 84 * row
+        x, y = 30.0, 28.0 + 84 * row
         for i, word in enumerate(words):
             wide = 11 + 8.4 * len(word)
             at[row, i] = (x + wide / 2, y)
@@ -46,12 +46,12 @@ def fixed_words() -> Drawing:
     arrow((1, 4), (1, 0), 30, 2)
     arrow((2, 5), (2, 1), 30, 3)
     x, y = at[0, 3]
-    around = above((3, 2), 16), above((3, 2), 40), (4, at[3, 2][1] - 40), (4, y + 25)
+    around = above((3, 2), 16), above((3, 2), 40), (17, at[3, 2][1] - 40), (17, y + 25)
     d.arrow(*around, (x, y + 25), (x, y + 15), colour=HEADS[0], width=2)
     d.text(at[0, 4][0] + 8, 66, "surname", colour=HEADS[1], size=SMALL, anchor="start")
-    d.text(250, 92, "gender", colour=HEADS[2], size=SMALL, anchor="start")
-    d.text(286, 176, "number", colour=HEADS[3], size=SMALL, anchor="start")
-    d.text(50, 233, "owner", colour=HEADS[0], size=SMALL)
+    d.text(268, 92, "gender", colour=HEADS[2], size=SMALL, anchor="start")
+    d.text(304, 176, "number", colour=HEADS[3], size=SMALL, anchor="start")
+    d.text(68, 233, "owner", colour=HEADS[0], size=SMALL)
     return d
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from press.drawings.kit import SMALL, Drawing
+from press.drawings.kit import KEY, QUERY, SMALL, VALUE, Drawing
 
 NOW, DONE = 0.65, 0.14
 MASKED, WHOLE = 0.8, 0.3  # of tiles that are told apart beside empty ones
@@ -22,10 +22,22 @@ def one_tile_at_a_time() -> Drawing:
         return DONE * (i // 2 < 1 or (i // 2 == 1 and j // 2 < 2))
 
     d.text(300, 22, "tile by tile", bold=True)
-    d.grid(232, 44, 1, 8, cell=17, cell_height=7, shade=lambda i, j: NOW * (j // 2 == 2))
-    d.text(224, 51, "keys", anchor="end", colour="faint", size=SMALL)
-    d.grid(220, 56, 8, 1, cell=7, cell_height=17, shade=lambda i, j: NOW * (i // 2 == 1))
-    d.text(212, 112, "queries", anchor="end", colour="faint", size=SMALL)
+    d.grid(
+        *(232, 44, 1, 8),
+        cell=17,
+        cell_height=7,
+        colour=KEY,
+        shade=lambda i, j: NOW * (j // 2 == 2),
+    )
+    d.text(224, 51, "keys", anchor="end", colour=KEY, size=SMALL)
+    d.grid(
+        *(220, 56, 8, 1),
+        cell=7,
+        cell_height=17,
+        colour=QUERY,
+        shade=lambda i, j: NOW * (i // 2 == 1),
+    )
+    d.text(212, 112, "queries", anchor="end", colour=QUERY, size=SMALL)
     d.grid(232, 56, 8, 8, cell=17, shade=now)
     d.box(300, 90, 34, 34, shade=0, round_by=0)
     d.grid(384, 56, 8, 1, cell=17, shade=lambda i, j: NOW if i // 2 == 1 else DONE * (i < 2))
@@ -80,10 +92,13 @@ def loops(d: Drawing, left: float, keys_outside: bool, title: str, *told: str) -
         return 4 * j + i + 1 if keys_outside else 4 * i + j + 1
 
     d.text(left + 2 * cell, 20, title, bold=True)
-    d.text(left + 2 * cell, 42, "k, v", size=SMALL, colour="faint")
-    d.grid(left, top - 16, 1, 4, cell=cell, cell_height=thin, shade=of_keys)
-    d.text(left - 24, top + 2 * cell + 4, "q", size=SMALL, colour="faint")
-    d.grid(left - 16, top, 4, 1, cell=thin, cell_height=cell, shade=of_queries)
+    d.text(left + 2 * cell, 40, "k, v", size=SMALL, colour="faint")
+    for i, colour in enumerate((KEY, VALUE)):
+        d.grid(
+            *(left, top - 20 + 8 * i, 1, 4), cell=cell, cell_height=8, colour=colour, shade=of_keys
+        )
+    d.text(left - 24, top + 2 * cell + 4, "q", size=SMALL, colour=QUERY)
+    d.grid(*(left - 16, top, 4, 1), cell=thin, cell_height=cell, colour=QUERY, shade=of_queries)
     d.grid(left, top, 4, 4, cell=cell, shade=0, words=lambda i, j: f"{order(i, j)}")
     d.box(left + cell, top + cell, cell, cell, shade=0.3, round_by=0)
     d.grid(left + 4 * cell + 7, top, 4, 1, cell=thin, cell_height=cell, shade=of_queries)

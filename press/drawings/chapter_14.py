@@ -90,9 +90,9 @@ def positions_for_heads() -> Drawing:
     d.text(416, 182, "rank", anchor="end", size=SMALL)
     for i in range(4):
         d.text(48, 62 + 28 * i, f"head {i + 1}", anchor="end", size=SMALL)
-        d.box(54 + 32 * i, 40, 32, 120, shade=0)
+        d.box(54 + 32 * i, 44, 32, 112, shade=0, round_by=0)
         d.text(70 + 32 * i, 182, f"{i}", size=SMALL)
-        d.box(260, 44 + 28 * i, 136, 28, shade=0)
+        d.box(264, 44 + 28 * i, 128, 28, shade=0, round_by=0)
         d.text(408, 62 + 28 * i, f"{i}", size=SMALL)
     d.text(221, 66, "all-to-all", size=SMALL)
     d.arrow((190, 76), (252, 76))

@@ -56,19 +56,22 @@ class Drawing:
         anchor: str = "middle",
         bold: bool = False,
         italic: bool = False,
+        is_word: bool = False,
     ) -> None:
         """Write words on the baseline y; ``a_b`` and ``a_{bc}`` set a subscript, ``a^b`` raises.
 
         anchor : "start", "middle" or "end", what of the words stands at x
+        is_word : a letter alone stands for a word, and not for a number or a matrix
         """
         if size < SMALL:
             raise ValueError(f"words are at least {SMALL} high, to be read on a phone; got {size}")
         inked = f"{colour}-ink" if f"{colour}-ink" in COLOURS else colour
+        told = escape(words) if is_word else scripts(words, size)
         weight = ' font-weight="600"' if bold else ""
         style = ' font-style="italic"' if italic else ""
         self.parts.append(
             f'<text x="{n(x)}" y="{n(y)}" font-size="{n(size)}" text-anchor="{anchor}"'
-            f"{weight}{style} {fill(inked)}>{scripts(words, size)}</text>"
+            f"{weight}{style} {fill(inked)}>{told}</text>"
         )
 
     def box(

@@ -8,7 +8,7 @@ import ast
 import re
 from collections.abc import Iterable, Iterator
 from html import unescape
-from itertools import pairwise, takewhile
+from itertools import takewhile
 from textwrap import wrap
 from typing import Any
 
@@ -18,23 +18,20 @@ from pygments.token import Token
 from sphinx.application import Sphinx
 from sphinx.highlighting import PygmentsBridge
 
+from press import breaks
+
 TAG = re.compile("<[^>]+>")
 EXPECTED = "The error that was expected"
 PHONE = 36  # columns of code that the narrowest phones show
+PRINTED = 46  # of what cells print, which is smaller
 NARROWER = 6  # by which code is narrower there in a fold, and behind what hangs
-# Where a line may end: behind a bracket or a comma, and where these are too far apart before a dot,
-# of a call's result if there is one.
-BREAK = re.compile(r"""(?<=[(\[])(?![)\]])|(?<=,)""")
-# What brackets hold without others in them is not torn apart, if it is short.
-GROUP = re.compile(r"""[(\[{][^()\[\]{}"']{1,14}[)\]}]""")
-PIECE = re.compile(r"<[^>]+>|&#?\w+;|.|\n")
-CALL = re.compile(r"""(?<=[)\]"'])(?=\.[A-Za-z_])""")
-DOT = re.compile(r"""(?<=[\w)\]"'])(?=\.[A-Za-z_])""")
-# A string as written.
-WRITTEN = re.compile(r"""(?<!\w)[bfr]?(["'])(?:(?!\1).)+\1""")
+# Code in a sentence, and what Sphinx puts round each of its words.
+LITERAL = re.compile(r'(<code class="[^"]*\bliteral\b[^"]*"[^>]*>)(.*?)</code>', re.DOTALL)
+PRE = re.compile(r'<span class="pre">|</span>')
 UNANSWERED = " is still the stub.\n"  # what an exercise's check says before there is an answer
 SOME = 3  # names that a fold's line has
-LAST = re.compile(r"(?:\d+ of|\S{1,12}) [\d.,%)\]]+$")  # a number, and what it is read with
+SENTENCE = 33  # characters of code in a sentence that the narrowest phones show
+FEW = 16  # characters of code in a sentence that any window keeps on one line
 WHOLE = 42  # characters of code in a sentence that a wide window keeps on one line
 USUAL = 45  # columns that a phone of the usual width shows
 TALL = 20  # lines on such a phone that are more than half of its screen
@@ -173,9 +170,8 @@ class SizedFormatter(HtmlFormatter[str]):
         size = f"--lines: {len(lines)}; --columns: {columns}; --on-a-phone: {wrapped}"
         names = "tall" if wrapped > TALL else ""
         marked = f' class="{names}"' if names else ""
-        last = LAST if self.is_printed else None
         shown = [
-            (kind, hanging(line, text, last))
+            (kind, hanging(line, text, is_code=not self.is_printed))
             for (kind, line), text in zip(lines, texts, strict=True)
         ]
         return super().wrap(iter([(0, f'<code{marked} style="{size}">'), *shown, (0, "</code>")]))
@@ -196,26 +192,20 @@ def plain(html: str) -> str:
     return unescape(TAG.sub("", html))
 
 
-def hanging(line: str, text: str, last: re.Pattern[str] | None = None) -> str:
+def hanging(line: str, text: str, *, is_code: bool = True) -> str:
     """Let the rest of a line that is too long for a phone stand under its beginning.
 
-    It breaks between words, where these are long between tokens, and never at a sign of minus. A
-    remark behind code is told apart: it stands above, where there is no room.
-
-    Args:
-        last: finds at the line's end what does not stand there alone.
+    It never breaks at a sign of minus. A remark behind code is told apart: it stands above, where
+    there is no room.
     """
-    if len(text) <= PHONE:
+    columns = PHONE if is_code else PRINTED
+    if len(text) <= columns:
         return line
     indent = len(text) - len(text.lstrip())
-    room = PHONE - NARROWER - indent
-    line = HYPHEN.sub(joined, breakable(line, text, room))
-    spans = list(groups(text, room))
-    if last and (end := last.search(text)):
-        spans = [*(span for span in spans if span[1] <= end.start()), end.span()]
-    line = grouped(line, spans)
+    line = breaks.marked(line, text, columns - NARROWER - indent, is_code=is_code)
+    line = HYPHEN.sub(joined, line)
     code, mark, remark = line.rpartition('<span class="c">')
-    if mark and is_whole(code.replace("<wbr>", "")) and not text.lstrip().startswith("#"):
+    if mark and breaks.is_whole(code) and not text.lstrip().startswith("#"):
         line = f'<span class="code">{code}</span><span class="c remark">{remark}'
         return f'<span class="long remarked" style="--indent: {indent}">{line}</span>'
     return f'<span class="long" style="--indent: {indent}">{line}</span>'
@@ -223,95 +213,6 @@ def hanging(line: str, text: str, last: re.Pattern[str] | None = None) -> str:
 
 def joined(match: re.Match[str]) -> str:
     return f'<span class="joined">{match[1]}</span>' if match[1] else match[0]
-
-
-def groups(text: str, room: int) -> Iterator[tuple[int, int]]:
-    """Find the strings that fit the room, and elsewhere the short groups in brackets.
-
-    >>> [*groups('f"{share:.2f}", s.sum(-1)', 26)]
-    [(0, 14), (21, 25)]
-    """
-    at = 0
-    for string in [*WRITTEN.finditer(text), None]:
-        end = string.start() if string else len(text)
-        if string and string.end() - string.start() > room:
-            continue
-        yield from (group.span() for group in GROUP.finditer(text, at, end) if fits(group, room))
-        if string:
-            yield string.span()
-            at = string.end()
-
-
-def fits(match: re.Match[str], room: int) -> bool:
-    return match.end() - match.start() <= room
-
-
-def grouped(line: str, spans: list[tuple[int, int]]) -> str:
-    """Keep parts of a line's HTML, told by their places in its text, from being torn apart.
-
-    >>> grouped("s.<b>sum</b>(<wbr>-1)", [(5, 9)])
-    's.<b>sum</b><span class="joined">(-1)</span>'
-    """
-    pieces = PIECE.findall(line)
-    at = [i for i, piece in enumerate(pieces) if not piece.startswith("<")]
-    for start, stop in reversed(spans):
-        first, last = at[start], at[stop - 1] + 1
-        while first and pieces[first - 1][:5] == "<span" and pieces[last : last + 1] == ["</span>"]:
-            first, last = first - 1, last + 1
-        inner = "".join(pieces[first:last]).replace("<wbr>", "")
-        if is_whole(inner):
-            may = "" if pieces[at[start]] in "([{" else "<wbr>"  # before a string, a line may end
-            pieces[first:last] = [f'{may}<span class="joined">{inner}</span>']
-    return "".join(pieces)
-
-
-def is_whole(html: str) -> bool:
-    """Say whether a piece of HTML closes what it opens, and nothing else.
-
-    >>> is_whole("<b>a</b>b"), is_whole("a</b><b>b"), is_whole("<b>a")
-    (True, False, False)
-    """
-    depth = 0
-    for tag in TAG.findall(html):
-        depth += -1 if tag.startswith("</") else 1
-        if depth < 0:
-            return False
-    return depth == 0
-
-
-def breakable(line: str, text: str, room: int) -> str:
-    """Write a line's HTML with the places at which words too long for the room may break.
-
-    >>> breakable("mean(<b>tensor</b>.double().unique())", "mean(tensor.double().unique())", 26)
-    'mean(<b><wbr>tensor</b>.double().unique())'
-    """
-    for start, stop in groups(text, room):
-        text = text[:start] + "_" * (stop - start - 1) + text[stop - 1 :]
-    words = [match.span() for match in re.finditer(r"\S+", text)]
-    places = set[int]()
-    for end in (BREAK, CALL, DOT):
-        here = {place for word in words for place in places_in(text, word, end, room)}
-        places |= here
-        words = [piece for word in words for piece in cut(word, here)]
-    written, at = list[str](), 0
-    for piece in PIECE.findall(line):
-        if not piece.startswith("<"):
-            if at in places:
-                written.append("<wbr>")
-            at += 1
-        written.append(piece)
-    return "".join(written)
-
-
-def places_in(text: str, word: tuple[int, int], end: re.Pattern[str], room: int) -> Iterator[int]:
-    start, stop = word
-    if stop - start > room:
-        yield from (at.start() for at in end.finditer(text, *word) if start < at.start() < stop)
-
-
-def cut(word: tuple[int, int], places: set[int]) -> list[tuple[int, int]]:
-    ends = [word[0], *sorted(at for at in places if word[0] < at < word[1]), word[1]]
-    return list(pairwise(ends))
 
 
 def coloured(kind: Any) -> Any:
@@ -323,16 +224,26 @@ def coloured(kind: Any) -> Any:
     return next((one for one in COLOURED if kind in one), Token.Text)
 
 
-def name_folds(
+def in_sentence(match: re.Match[str]) -> str:
+    """Let code in a sentence break as in a block."""
+    tag, inner = match.groups()
+    html = PRE.sub("", inner)
+    text = plain(html)
+    if len(text) <= FEW:
+        return f'{tag}<span class="pre">{html}</span></code>'
+    return tag + breaks.marked(html, text, SENTENCE, name="pre") + "</code>"
+
+
+def write(
     app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: nodes.document | None
 ) -> None:
-    """Let folded code be called what its line says."""
+    """Let folded code be called what its line says, and code in sentences break where it may."""
     if "body" in context:
-        context["body"] = context["body"].replace(NAME, "")
+        context["body"] = LITERAL.sub(in_sentence, context["body"].replace(NAME, ""))
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
     PygmentsBridge.html_formatter = SizedFormatter
     app.connect("doctree-read", arrange)
-    app.connect("html-page-context", name_folds)
+    app.connect("html-page-context", write)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

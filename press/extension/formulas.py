@@ -19,6 +19,8 @@ TIED = re.compile(
     r"|\b(?:[Hh]eads?|[Ll]ab|[Ll]ayer|[Cc]hapter|[Ee]xercise|[Ss]ection|of)) (?=\d)"
 )
 
+LONG = 30  # characters of a formula that may be wider than a phone
+
 # What names something by its words: a title, a link.
 NAMES = re.compile(r"<(h[1-6]|a)\b[^>]*>.*?</\1>", re.DOTALL)
 MATHML = re.compile(
@@ -57,6 +59,8 @@ def keep_together(app: Sphinx, doctree: nodes.document) -> None:
             bound = nodes.inline(classes=["touched"])
             formula.replace_self(bound)
             bound += [*before, formula, *after]
+            if len(NO_LETTERS.sub("", formula.astext())) > LONG:
+                bound["classes"] += ["long"]
 
 
 def tie(app: Sphinx, doctree: nodes.document) -> None:

@@ -45,7 +45,8 @@ LAST = ("where", "compared in", "at length", "claim", "mistaken?")
 NUMBER = re.compile(r"(\d(?:[\d.,]*\d)?|true|false)")
 ROW = re.compile(r"\[[^\[\]]+\]")  # of a matrix, or a list
 MATRIX = re.compile(r"\[(\[[^\[\],]+\](?: \[[^\[\],]+\])+)\]")  # a list of shapes has commas
-OF_WHAT = re.compile(r"[^(]*\((.+)\)")  # a claim's words end with what is counted or measured
+# A claim's words may end with what is counted or measured, and with sizes, which say nothing of it.
+OF_WHAT = re.compile(r"[^()]*\((?!\w+ \d)([A-Za-z]{3,}\b(?:[^()]|\([^()]*\))*)\)")
 NARROW = 36  # characters of one that phones show in a line
 KINDS = {kind.MIME: kind for kind in (Verdict, Record)}
 

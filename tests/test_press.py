@@ -33,6 +33,7 @@ from press.extension import (
     execution,
     folds,
     formulas,
+    history,
     landing,
     plotly_figures,
     readings,
@@ -45,8 +46,7 @@ from press.project import Address, pages_address
 
 # What they ask or do stands with the functions that call them.
 INTERNAL = {"arguments", "conversion", "fused"}
-NOT_AS_STATED = ("wrong", "conflict", "draw", "rounding", "fault of the copy")
-IN_A_LINE = ("holds in one reading",)
+NOT_AS_STATED = {*claims.LISTED} - {"untested"}  # what is untested has a section of its own
 NOWHERE = Address(None, "0")
 
 
@@ -158,9 +158,8 @@ def test_the_errata_are_the_claims_that_did_not_hold(key: str):
     document = ledger.open_document(key)
     told = errata.section(document, NOWHERE)
     for claim in document:
-        anchor = errata.erratum_anchor(claim)
-        assert (f"({anchor})=" in told) == (claim.verdict in NOT_AS_STATED), claim.key
-        assert (f"{{#{anchor}}}" in told) == (claim.verdict in IN_A_LINE), claim.key
+        is_told = f'id="{claims.erratum_anchor(claim)}"' in told
+        assert is_told == (claim.verdict in NOT_AS_STATED), claim.key
 
 
 def test_the_readings_are_told_with_their_bars_and_rows():
@@ -180,32 +179,38 @@ def test_the_readings_are_told_with_their_bars_and_rows():
 
 def test_the_examples_of_verdicts_are_what_the_ledger_says():
     page = (BOOK / "how-we-judge.md").read_text(encoding="utf-8")
-    claims = ledger.all_claims()
-    compared = [claim for claim in claims if isinstance(claim, ledger.Compared)]
+    known = ledger.all_claims()
+    compared = [claim for claim in known if isinstance(claim, ledger.Compared)]
     told = re.findall(r'^\| `([^`]+)`.*?href="([^"]+)', page, re.MULTILINE)
     for verdict, link in told:
         places = {f"../{claim.notebook}.html#{claim.anchor}": claim for claim in compared}
-        places |= {f"errata.html#{errata.erratum_anchor(claim)}": claim for claim in claims}
+        places |= {f"errata.html#{claims.erratum_anchor(claim)}": claim for claim in known}
         assert places[link].verdict == verdict, link
     assert {verdict for verdict, _ in told} == set(ledger.VERDICTS)
 
 
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        ("4 n d_model^2 of it", r"$4\,n\,d_{\text{model}}^2$ of it"),
-        ("softmax(Q K^T) and a d_k of 8", r"softmax($Q\,K^T$) and a $d_k$ of 8"),
-        ("for d_k 8, I say `d_k`, in x.n_q", "for $d_k$ 8, I say `d_k`, in x.n_q"),
-    ],
-)
-def test_formulas_of_the_errata_are_set(text: str, told: str):
-    assert errata.set_formulas(text) == told
+def test_a_matrix_lights_the_digits_that_differ():
+    verdict = ledger.Verdict(ledger.find_claim("section-2.3/by-hand/weights"))
+    rows = dict(claims.linked(verdict, str))
+    told = claims.in_rows(rows["computed"])
+    assert told.count("<tr>") == 3
+    assert "<td>0.401</td><td>0.198</td><td>0.401</td>" in told
+    assert "<td>0.2<mark>48</mark></td>" in told
 
 
-def test_a_matrix_of_the_errata_marks_the_row_that_differs():
-    table = errata.entry(ledger.find_claim("section-2.3/by-hand/weights"), NOWHERE)
-    assert "| 1 | [0.401 0.198 0.401] | [0.401 0.198 0.401] |" in table
-    assert "| **≠ 3** | **[0.276 0.276 0.448]** | **[0.248 0.248 0.503]** |" in table
+def test_a_verdict_says_beside_its_figures_what_they_count():
+    verdict = ledger.Verdict(ledger.find_claim("section-2.3/shared-projections/one-wider-head"))
+    rows = dict(claims.linked(verdict, str))
+    assert rows["quantity"] == "directions in which the heads write"
+    assert list(rows).index("quantity") < list(rows).index("document")
+
+
+def test_a_change_of_verdict_has_its_colours():
+    told = "".join(map(str, history.coloured("x (holds, now holds in one reading): y (so)")))
+    assert told.count("verdict-word") == 2
+    assert "→" in told
+    assert "verdict-holds-in-one-reading" in told
+    assert told.endswith(": y (so)")
 
 
 # Citation, social previews

@@ -13,14 +13,14 @@ from sphinx.application import Sphinx
 
 from labkit import ledger
 from labkit.ledger import Verdict
-from press.extension.errata import SHOWN
+from press.extension.claims import LISTED
 from press.project import Address
 
 GITHUB = "https://github.com/example/attention"
 ELSEWHERE = "https://git.example.org/attention"
 PARTS = ("errata", "claims", "report")
 CLAIM = ledger.find_claim("section-2.3/by-hand/weights")
-NOT_AS_STATED = [claim for claim in ledger.all_claims() if claim.verdict in SHOWN]
+NOT_AS_STATED = [claim for claim in ledger.all_claims() if claim.verdict in LISTED]
 
 
 def built(folder: Path, repository: str | None) -> dict[str, list[str]]:

@@ -84,7 +84,7 @@ document.addEventListener("DOMContentLoaded", () => {
     const drawer = document.querySelector(`#pst-${name}-sidebar-modal`);
     if (!sidebar || !drawer) continue;
     const close = make("button", { type: "button", class: "drawer-close" }, "Close");
-    sidebar.prepend(close);
+    sidebar.prepend(make("div", { class: "drawer-bar" }, close));
     drawer.addEventListener("click", ({ target }) => {
       if (target instanceof Element && target.closest('.drawer-close, a[href^="#"]')) drawer.close();
     });

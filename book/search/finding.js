@@ -92,7 +92,7 @@ export async function open({ pages, sections, claims, stopwords }) {
     pages: pages.map(([name, kind, title, lead, text, also], id) => (
       { id, kind, title, lead, text, also, address: `${name}.html`, number: number(name, kind) }
     )),
-    sections: sections.map(([page, anchor, heading, text, code, introduced = [], called = []], id) => (
+    sections: sections.map(([page, anchor, heading, text, code, introduced = {}, called = []], id) => (
       { id, page, anchor, heading, text, code, introduced, called }
     )),
     claims: claims.map(([name, says, verdict, page, isErratum], id) => (
@@ -226,7 +226,7 @@ export function search(question) {
     );
     const counts = KIND[page.kind] * (LISTS[page.address] ?? 1);
     const match = own?.match ?? new Set();
-    pages.push({ ...page, match, sections, worth: counts * weighed({ worth, has }) });
+    pages.push({ ...page, match, sections, share: share({ has }), worth: counts * weighed({ worth, has }) });
   }
   const claims = best([...score(book.index.claims, words)]
     .filter(([, hit]) => share(hit) >= CLAIMED)
@@ -265,14 +265,20 @@ function arranged(typed, asked, pages, claims) {
     sections.filter((section) => section.text && isMeant[address](section))
       .map((section) => ({ ...section, kind: "entry", address }))
   ));
-  const introducing = pages.filter(({ id }) => said[0]?.introduced.includes(id))
+  const introducing = pages.filter(({ id }) => said[0] && id in said[0].introduced)
     .sort((a, b) => a.id - b.id).slice(0, FIRST - 1);
+  // The section that introduces it stands first below its page.
+  for (const { id, sections } of introducing) {
+    const at = sections.findIndex(({ anchor }) => anchor === said[0].introduced[id]);
+    if (at > 0) sections.unshift({ ...sections.splice(at, 1)[0], worth: sections[0].worth });
+  }
   const titled = introducing.length && !introducing.includes(bearing) ? [] : [bearing].filter(Boolean);
   const told = DEFINING.test(typed) ? [...said.slice(0, 1), ...titled] : [...titled, ...said.slice(0, 1)];
   const own = titled.length ? [...named, ...told] : [...told, ...introducing, ...named];
   // Of the audits, which repeat each other, one.
   const audit = own.concat(pages).find(({ kind }) => kind === "audit");
-  const rest = pages.filter((page) => (
+  const most = Math.max(...pages.map(({ share }) => share));
+  const rest = pages.filter((page) => page.share > most / 2 && (
     own.every(({ address }) => address !== page.address) && (page.kind !== "audit" || page === audit)
   ));
   const first = [...new Set([...own, ...rest])].slice(0, Math.max(FIRST, named.length));

@@ -177,6 +177,8 @@ def unfold(verdict: Tag) -> None:
             label.decompose()
     if not verdict.select("dt"):
         first(verdict, "dl").decompose()
+    elif came := verdict.select_one(".came"):  # the rows say it
+        came.decompose()
 
 
 def list_choices(quiz: Tag) -> None:

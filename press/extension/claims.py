@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from functools import cache
 from html import escape
 from typing import Any, ClassVar
 
@@ -19,15 +20,17 @@ from labkit.ledger import (
     VERDICTS,
     Bound,
     Claim,
+    Draw,
     Figures,
     Record,
     Verdict,
 )
 from labkit.ledger.nested import flat, show
+from press import ROOT
 from press.extension import report
 from press.extension.cells import plain
-from press.extension.errata import LISTED, erratum_anchor
 from press.extension.symbols import typeset
+from press.notebooks import title
 
 ERRATA = "book/errata"
 AUDITS = "audits/"
@@ -35,10 +38,15 @@ AUDITS = "audits/"
 FAILING = ("wrong", "conflict", OF_THE_COPY, "rounding", "draw")
 BY_WEIGHT = (*FAILING, IN_ONE_READING, "untested", "holds")
 LISTED_OPEN = FAILING[:3]
-FIGURES = ("document", "holds if", "computed", "document, computed", "control")
+LISTED = (*FAILING, IN_ONE_READING, "untested")  # told on the page of errata
+SEEDED, BELOW = "seeded run", "draws below"
+FIGURES = ("document", "holds if", "computed", "document, computed", SEEDED, BELOW, "control")
 LAST = ("where", "compared in", "at length", "claim", "mistaken?")
 NUMBER = re.compile(r"(\d(?:[\d.,]*\d)?|true|false)")
 ROW = re.compile(r"\[[^\[\]]+\]")  # of a matrix, or a list
+MATRIX = re.compile(r"\[(\[[^\[\],]+\](?: \[[^\[\],]+\])+)\]")  # a list of shapes has commas
+# A claim's words may end with what is counted or measured, and with sizes, which say nothing of it.
+OF_WHAT = re.compile(r"[^()]*\((?!\w+ \d)([A-Za-z]{3,}\b(?:[^()]|\([^()]*\))*)\)")
 NARROW = 36  # characters of one that phones show in a line
 KINDS = {kind.MIME: kind for kind in (Verdict, Record)}
 
@@ -71,14 +79,27 @@ def write_verdicts(app: Sphinx, doctree: nodes.document) -> None:
             rows = list(linked(verdict, lambda to: app.builder.get_relative_uri(docname, to)))
             if reported := report.of_claim(app.config.lives_at, verdict.claim):
                 rows.append(("mistaken?", reported))
-            if audited:  # the line above them says it
-                rows = [row for row in rows if row[0] != "says"]
-                rows.sort(key=lambda row: row[0] in LAST and 1 + LAST.index(row[0]))
+            if audited:
+                rows = in_order(rows)
             node.append(nodes.Text(as_html(verdict, rows, audited=audited)))
     if audited:
         write_tally(doctree)
-    if docname == ERRATA:
-        name_errata(doctree)
+
+
+def in_order(rows: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Leave out what the line above the rows says, and put addresses last."""
+    told = [row for row in rows if row[0] != "says"]
+    return sorted(told, key=lambda row: row[0] in LAST and 1 + LAST.index(row[0]))
+
+
+@cache
+def title_of(notebook: str) -> str:
+    return title(ROOT / f"{notebook}.ipynb")
+
+
+def erratum_anchor(claim: Claim) -> str:
+    """Name the element of the errata page that tells of a claim, if it is one of LISTED."""
+    return f"{claim.anchor}-erratum"
 
 
 def write_tally(doctree: nodes.document) -> None:
@@ -145,22 +166,15 @@ def named(kind: str | None) -> str:
     return f"verdict-{str(kind).replace(' ', '-')}"
 
 
-def name_errata(doctree: nodes.document) -> None:
-    """Let the heading of an erratum link to itself by its claim's name, not by its words."""
-    for anchor in map(erratum_anchor, ledger.all_claims()):
-        if anchor in doctree.ids:
-            # An element's own link gives the first of its names.
-            doctree.ids[anchor]["ids"].sort(key=lambda name: name != anchor)
-
-
 def linked(verdict: Verdict, address: Callable[[str], str]) -> Iterator[tuple[str, str]]:
     """Write the rows of a verdict, with links to itself, to where it is compared, to its erratum.
 
     Args:
         address: gives for a page's name the way to it.
     """
-    claim, rows = verdict.claim, dict(verdict.rows())
-    beside = {"document": rows.get("computed"), "computed": rows.get("document")}
+    claim, rows = verdict.claim, dict(rows_of(verdict))
+    came = SEEDED if SEEDED in rows else "computed"
+    beside = {"document": rows.get(came), came: rows.get("document")}
     for label, text in rows.items():
         its = beside.get(label)
         if label == "computed" and text == its:
@@ -172,11 +186,25 @@ def linked(verdict: Verdict, address: Callable[[str], str]) -> Iterator[tuple[st
             case "claim":
                 told = f'<a href="#{verdict.anchor}">{told}</a>'
             case "compared in":
-                told = f'<a href="{address(text)}#{claim.anchor}">{told}</a>'
+                told = f'<a href="{address(text)}#{claim.anchor}">{title_of(text)}</a>'
         yield label, told
-    if claim.verdict in LISTED:
+    if claim.verdict in LISTED and verdict.anchor != erratum_anchor(claim):
         whose = f'erratum<span class="front-told"> of {claim.key}</span>'
         yield "at length", f'<a href="{address(ERRATA)}#{erratum_anchor(claim)}">{whose}</a>'
+
+
+def rows_of(verdict: Verdict) -> Iterator[tuple[str, str]]:
+    """List the rows of a verdict: of figures first what they count, of a draw its run by itself."""
+    claim = verdict.claim
+    for label, text in verdict.rows():
+        if label in ("document", "holds if") and (what := OF_WHAT.fullmatch(claim.says.strip())):
+            yield "quantity", " ".join(what[1].split())
+        if isinstance(claim, Draw) and label == "computed":
+            yield SEEDED, show(claim.computed, claim.places) or "none, for no seed is named"
+            share = show(claim.percentile, 0)
+            yield BELOW, f"{share} % of {claim.draws:,} draws"
+        else:
+            yield label, text
 
 
 def differing(text: str, other: str) -> str:
@@ -236,15 +264,23 @@ def between(claim: Bound) -> str:
 
 
 def in_rows(html: str) -> str:
-    """Keep short lists whole, and give each row of a matrix its line.
+    """Set matrices as such, give each of several shapes its line, and keep short lists whole.
 
-    >>> in_rows("<mark>[[1 0] [0 1]]</mark>")[:44]
-    '<mark>[<span class="joined">[1 0]</span><br>'
+    >>> in_rows("[[1 <mark>0</mark>] [0 1]]")[:60]
+    '<table class=matrix><tr><td>1</td><td><mark>0</mark></td></t'
+    >>> in_rows("[[4, 2], [4, 3]]")
+    '<span class="joined">[4, 2]</span><br><span class="joined">[4, 3]</span>'
     """
-    text = plain(html)
-    if text.startswith("[[") and text.endswith("]]"):
-        html = html.replace("] [", "]<br>&nbsp;[")
+    if "[[" in html:
+        html = MATRIX.sub(matrix, html)
+        html = re.sub(r"\[(\[.+\])\]", lambda found: found[1].replace("], [", "]<br>["), html)
     return ROW.sub(whole_row, html)
+
+
+def matrix(match: re.Match[str]) -> str:
+    rows = (row[1:-1].split(" ") for row in ROW.findall(match[1]))
+    cells = ("".join(f"<td>{cell}</td>" for cell in row) for row in rows)
+    return f"<table class=matrix>{''.join(f'<tr>{row}</tr>' for row in cells)}</table>"
 
 
 def whole_row(match: re.Match[str]) -> str:
@@ -252,11 +288,14 @@ def whole_row(match: re.Match[str]) -> str:
     return f'<span class="joined">{match[0]}</span>' if is_short else match[0]
 
 
-def as_html(verdict: Verdict, rows: Iterable[tuple[str, str]], *, audited: bool) -> str:
+def as_html(
+    verdict: Verdict, rows: Iterable[tuple[str, str]], *, audited: bool, came: str | None = None
+) -> str:
     """Write a verdict over rows of a label and HTML, folded to one line.
 
     In an audit the line ends with the figures, and is laid open where the claim fails. In a
-    chapter it names its document, because other documents are told of too.
+    chapter it names its document, because other documents are told of too. Among errata it ends
+    with what ``came``, and stays folded.
     """
     claim = verdict.claim
     says = typeset(escape(claim.says))
@@ -267,9 +306,10 @@ def as_html(verdict: Verdict, rows: Iterable[tuple[str, str]], *, audited: bool)
         else f"<dt>{label}</dt><dd>{typeset(told)}</dd>"
         for label, told in rows
     )
-    state = " open" if audited and claim.verdict in FAILING else ""
+    state = " open" if audited and came is None and claim.verdict in FAILING else ""
     grounds = f" {claim.grounds}" if claim.verdict == "holds" and claim.grounds else ""
-    came = outcome(claim) if audited else ""
+    if came is None:
+        came = outcome(claim) if audited else ""
     return (
         f'<details class="verdict {named(claim.verdict)}" id="{verdict.anchor}"{state}>'
         f"<summary>{document}<b>{claim.verdict}</b>{grounds} · {says}{came}</summary>"

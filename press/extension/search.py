@@ -26,8 +26,7 @@ from sphinx.search.en import english_stopwords, js_porter_stemmer
 from labkit import ledger
 from press import BOOK, contents
 from press.extension.assets import VENDORED
-from press.extension.claims import ERRATA
-from press.extension.errata import LISTED
+from press.extension.claims import ERRATA, LISTED
 from press.extension.popovers import GLOSSARY
 from press.node import PACKAGES, esbuild
 
@@ -180,11 +179,17 @@ def whole(part: str) -> str:
     return f"({part})" if re.search(r"\S\s", re.sub(r"\([^()]*\)", "", part)) else part
 
 
-def terms(doctree: nodes.document) -> set[str]:
-    """Find the terms that a page introduces: in bold, as links to the glossary."""
-    bold = doctree.findall(nodes.strong)
-    links = (link for text in bold for link in text.findall(addnodes.pending_xref))
-    return {link["reftargetid"] for link in links if link["reftarget"] == GLOSSARY}
+def terms(doctree: nodes.document) -> dict[str, str]:
+    """Find the terms that a page introduces, in bold, as links to the glossary, by section."""
+    found: dict[str, str] = {}
+    for text in doctree.findall(nodes.strong):
+        for link in text.findall(addnodes.pending_xref):
+            if link["reftarget"] == GLOSSARY:
+                section = text.parent
+                while not isinstance(section, nodes.section):
+                    section = section.parent
+                found.setdefault(link["reftargetid"], section["ids"][0])
+    return found
 
 
 def titles(doctree: nodes.document) -> dict[str, str]:
@@ -217,10 +222,10 @@ def entries(app: Sphinx) -> dict[str, list[list[Any]]]:
     sections: list[list[Any]] = []
     places = {name: place for place, (_, name) in enumerate(contents.order())}
     doctrees = {name: app.env.get_doctree(name) for name in places}
-    introduced: dict[str, list[int]] = {}
+    introduced: dict[str, dict[int, str]] = {}
     for name in contents.notebooks("chapters"):
-        for term in terms(doctrees[name]):
-            introduced.setdefault(term, []).append(places[name])
+        for term, section in terms(doctrees[name]).items():
+            introduced.setdefault(term, {})[places[name]] = section
     for name in places:
         page, *rest = parts(doctrees[name])
         kind = KINDS.get(name.partition("/")[0], "page")
@@ -240,7 +245,7 @@ def entries(app: Sphinx) -> dict[str, list[list[Any]]]:
                 words = [part.heading] if heading != part.heading else list(names)
                 row = [places[name], part.anchor, heading, part.text, " ".join(words)]
                 if name == GLOSSARY:
-                    row += [introduced.get(part.anchor, []), other_names(part.text)]
+                    row += [introduced.get(part.anchor, {}), other_names(part.text)]
                 sections.append(row)
     claims = [
         [

@@ -23,7 +23,7 @@ from labkit import ledger
 from press import HTML
 from press.editions import pages as editions
 from press.extension.cells import EXPECTED
-from press.extension.errata import LISTED, erratum_anchor
+from press.extension.claims import LISTED, erratum_anchor
 from tests.browser.looking import (
     CHANGE_THEME,
     COLOURS,

@@ -14,7 +14,7 @@ from playwright.sync_api import Browser, Locator, Page, expect
 
 from labkit import ledger
 from press import BOOK, HTML
-from press.extension.errata import erratum_anchor
+from press.extension.claims import erratum_anchor
 from press.node import NODE
 from tests.browser.looking import (
     COLOURS,
@@ -233,7 +233,7 @@ def test_the_name_of_a_claim_puts_it_first(
     link.click()
     page.locator(f"#{claim.anchor}[open]").wait_for()
     page.locator(f"#{claim.anchor} a", has_text="erratum").click()
-    page.locator(f"#{erratum_anchor(claim)} h4").wait_for()
+    page.locator(f"#{erratum_anchor(claim)}[open] dl").wait_for()
     assert (heard.foreign, heard.errors) == ([], [])
 
 

@@ -109,7 +109,7 @@ function sizes({ first, blocks }) {
 
 /** @type {(words: number) => Part & { draw(layout: Layout, right: Layout, words: string[], title: string, text: string): void }} */
 function side(most) {
-  const [heading, note] = [element("p", { class: "live-side-title" }), keepLines(element("p"), 2, 3)];
+  const [heading, note] = [element("p", { class: "live-side-title" }), keepLines(element("p"), 4)];
   const tables = Array.from({ length: most }, coloured);
   const shown = element("div", { class: "live-row live-blocks" });
   return {

@@ -103,6 +103,14 @@ export function counter(view, trait, { label }) {
   return element("span", { class: "live-control" }, phrase(label), shown);
 }
 
+// Which head is chosen: text, and no control.
+/** @type {(view: View) => HTMLElement} */
+export const chosenPlace = (view) =>
+  element(
+    "span", { class: "live-control live-place" },
+    counter(view, "layer", { label: "Chosen: layer" }), counter(view, "head", { label: "head" }),
+  );
+
 // Says on the button that plays whether it does, and lets the figure be silent while it does.
 /** @type {(play: HTMLButtonElement, isOn: boolean) => void} */
 export function plays(play, isOn) {

@@ -34,7 +34,7 @@ export function write(node, text) {
 
 // The symbols of formulas: √d_k, W_O, QKᵀ, a matrix or a size that ends a label or equals something,
 // and the sums of tiles, whose letters would read as a 1 and as an article.
-const SYMBOLS = /(√\w+|\b[A-Za-z]_[A-Za-z]\w*|\bX(?= W_)|\bQKᵀ|\bAV\b| [QKVWhnml]$|\b[hn](?= = )|\b[ml](?=[ ,)])|\ba(?= \/| as |, entries)|\bs(?= − m|, more))/;
+const SYMBOLS = /(√\w+|\b[A-Za-z]_[A-Za-z]\w*|\bX(?= W_)|\bQKᵀ|\bAV\b| [QKVWhnml]$|^[ml]$|\b[hn](?= = )|\b[ml](?=[ ,)])|\ba(?= \/| as |, entries)|\bs(?= − m|, more))/;
 
 // Text whose symbols are set as in a formula, and read out by their letters.
 /** @type {(text: string) => Child[]} */

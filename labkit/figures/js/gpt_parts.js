@@ -63,8 +63,10 @@ export function overview(view, [layers, h], choose) {
 
 // The words of the story, each with the probability that it had.
 export function strip() {
+  const title = element("p", { class: "live-side-title" });
   const list = element("ol", { class: "live-strip live-said", "aria-label": "Each word's probability" });
   return {
+    title,
     node: list,
     draw(words, said, fell) {
       while (list.children.length > words.length) list.lastElementChild?.remove();
@@ -80,6 +82,7 @@ export function strip() {
       });
       // Of a story longer than its room the end is shown, and the keyboard scrolls to the rest.
       list.scrollTop = list.scrollHeight;
+      write(title, `Each word's probability${list.scrollTop ? "; scroll up for the first" : ""}`);
       if (list.scrollTop) list.tabIndex = 0;
       else list.removeAttribute("tabindex");
     },

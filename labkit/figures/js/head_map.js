@@ -1,4 +1,4 @@
-import { counter, slider } from "./controls.js";
+import { chosenPlace, slider } from "./controls.js";
 import { shade } from "./drawings.js";
 import { element, row, spoken, write } from "./elements.js";
 import { sum } from "./mathematics.js";
@@ -124,13 +124,7 @@ function render({ model, el }) {
   }
 
   view.add(
-    row(
-      slider(view, "line", { label: "The line" }),
-      element(
-        "span", { class: "live-control" },
-        counter(view, "layer", { label: "Layer" }), counter(view, "head", { label: "Head" }),
-      ),
-    ),
+    row(slider(view, "line", { label: "The line" }), chosenPlace(view)),
     told.node,
     ...key.nodes,
     map.node,

@@ -1,4 +1,4 @@
-import { choice, counter, pick, toggle } from "./controls.js";
+import { choice, chosenPlace, pick, toggle } from "./controls.js";
 import { STEPS, labels, mark, maskOf, roomFor, weightMap } from "./drawings.js";
 import { drawing, element, fold, report, roomy, row, spoken, write } from "./elements.js";
 import { mean, range, sum } from "./mathematics.js";
@@ -232,8 +232,7 @@ function render({ model, el }) {
     row(
       choice(view, "measure", { label: "Measure" }),
       sorting(view),
-      counter(view, "layer", { label: "Layer" }),
-      counter(view, "head", { label: "Head" }),
+      chosenPlace(view),
     ),
     told.node,
     all.node,

@@ -1,6 +1,6 @@
 import { able, button, slider, sliders } from "./controls.js";
 import { bars } from "./drawings.js";
-import { row, spoken } from "./elements.js";
+import { element, row, spoken } from "./elements.js";
 import { coloured } from "./tables.js";
 import { percent, show, whole } from "./text.js";
 import { View } from "./view.js";
@@ -53,6 +53,9 @@ function render({ model, el }) {
   const table = coloured();
   const shares = bars({ colour: "orange", touching: true });
   shares.node.classList.add("live-shares");
+  const mark = (text, at) => element("span", { "aria-hidden": "true", style: `--at: ${at}` }, text);
+  const area = (text, where) => element("span", { "aria-hidden": "true", class: where }, text);
+  shares.node.append(mark("0", 0), mark("50%", 0.5), mark("100%", 1), area("four projections", "live-above"), area("two products", "live-under"));
   const told = spoken([2, 3]);
   const models = offer(view);
 
@@ -87,12 +90,13 @@ function render({ model, el }) {
     const byLength = lengths.map((length) => count(length, sizes).share);
     const here = lengths.indexOf(n);
     shares.draw(byLength, {
-      title: "Share of the two products in the FLOPs, by length; half is marked",
+      title: "Share of the FLOPs, by length n",
       most: 1,
       names: lengths.map((length) => (NAMED.includes(length) ? whole(length) : "")),
-      texts: byLength.map((one, i) => (i === here ? `▾${percent(one)}` : "")),
+      texts: byLength.map((one, i) => (i === here ? percent(one) : "")),
       told: `The share rises with the length: ${percent(share)} at ${whole(n)}, half at ${whole(2 * d_model)}.`,
     });
+    shares.node.querySelectorAll(".live-bars > div").forEach((bar, i) => bar.classList.toggle("live-here", i === here));
     models.draw();
     able(cut, heads.includes(2 * h) && widths.includes(d_k / 2));
     able(join, heads.includes(h / 2) && widths.includes(2 * d_k));

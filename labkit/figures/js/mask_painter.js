@@ -1,6 +1,6 @@
 import { button, choice } from "./controls.js";
 import { shade } from "./drawings.js";
-import { row, spoken, write } from "./elements.js";
+import { element, row, spoken, write } from "./elements.js";
 import { softmax, sum } from "./mathematics.js";
 import { buttonGrid, coloured } from "./tables.js";
 import { name, numbered, show } from "./text.js";
@@ -32,6 +32,9 @@ function attend(may, method) {
   return { masked, weights };
 }
 
+// A score, however low, in the room of a cell.
+/** @type {(score: number) => string} */
+const long = (score) => (score < -1e6 && Number.isFinite(score) ? "−1e9" : show(score, score < -1000 ? 0 : 2));
 
 // Flags that a key paints, or a stroke of mouse, finger or pen.
 /** @type {(view: View, trait: string, given: { label: string, axes: Axis[] }) => HTMLElement} */
@@ -59,6 +62,7 @@ function paintable(view, trait, { label, axes }) {
   });
   buttons.forEach((line, i) =>
     line.forEach((cell, j) => {
+      cell.append("", element("span")); // a phone shows T and F
       cell.dataset.trait = trait;
       cell.dataset.place = JSON.stringify([i, j]);
       cell.addEventListener("pointerdown", ({ pointerId, isPrimary, button: which }) => {
@@ -90,7 +94,8 @@ function paintable(view, trait, { label, axes }) {
         cell.removeAttribute("aria-pressed"); // what is told is True or False: either may hide
         const text = flag ? "True" : "False";
         cell.setAttribute("aria-label", `${name(axes[0], i)}, ${name(axes[1], j)}: ${text}`);
-        write(cell, text);
+        write(cell, text[0]);
+        write(cell.children[0], text.slice(1));
       }),
     );
   });
@@ -121,7 +126,7 @@ function render({ model, el }) {
       rows: positions,
       columns: positions,
       axes: ["query", "key"],
-      text: (i, j) => show(masked[i][j], masked[i][j] < -1000 ? 1 : 2), // a phone has no room
+      text: (i, j) => long(masked[i][j]),
       fill: (i, j) => (may[i][j] ? "none" : "var(--live-faint)"),
     });
     weightsTable.draw({
@@ -154,6 +159,8 @@ function render({ model, el }) {
     });
   }
 
+  const tables = row(mask, scoresTable.node, weightsTable.node);
+  tables.classList.add("mask-tables");
   view.add(
     row(
       button("All True", repaint(() => true)),
@@ -165,7 +172,7 @@ function render({ model, el }) {
       choice(view, "method", { label: "To hide a score" }),
     ),
     told.node,
-    row(mask, scoresTable.node, weightsTable.node),
+    tables,
   );
   view.follow(["mask", "true_means", "method"], draw);
   return view.close;

@@ -96,6 +96,14 @@ function chipOf([x, y, wide, high], of, world) {
   return drawing("g", {}, ground, word(said, x + wide / 2, y + 14));
 }
 
+// The same on its way, small enough to cross no word.
+/** @type {(at: Point, of: number, world: number) => SVGElement} */
+function message([x, y], of, world) {
+  const ground = drawing("circle", { class: "machines-chip", cx: x, cy: y, r: 8 });
+  ground.style.setProperty("--shade", String(shade(of, world)));
+  return drawing("g", {}, ground, word(String(of), x, y + 4));
+}
+
 // A rank's box.
 /** @type {(place: any, r: number) => SVGElement} */
 const frameOf = ({ wide, left, top }, r) => box("machines-box", left(r), top(r), wide, BOX, 5);
@@ -143,15 +151,10 @@ function machines() {
     if (!moves) return;
     chips.forEach((chip) => appear(chip));
     has.forEach((_, r) => {
-      const [from, frame] = [place.chip(r), place.chip(next(r))];
-      /** @type {(frame: Frame) => Point} */
-      const middle = ([x, y, wide, high]) => [x + wide / 2, y + high / 2];
-      const sent = chipOf(frame, has[next(r)], world);
-      inside.before(sent); // it goes behind the words that it crosses
       const [start, end] = way(place, r, next(r));
-      /** @type {Point} */
-      const between = [(start[0] + end[0]) / 2, (start[1] + end[1]) / 2];
-      travel(sent, [middle(from), between, middle(frame)]);
+      const sent = message(end, has[next(r)], world);
+      node.append(sent);
+      travel(sent, [start, end]);
     });
   }
   return { node, draw };

@@ -1,4 +1,4 @@
-import { button, counter, plays, slider } from "./controls.js";
+import { button, chosenPlace, plays, slider } from "./controls.js";
 import { STEPS } from "./drawings.js";
 import { element, fold, report, roomy, row, spoken } from "./elements.js";
 import { keptRuns, read, run } from "./gpt.js";
@@ -239,18 +239,11 @@ function render({ model, el }) {
   }
 
   const half = (...nodes) => element("div", { class: "live-half" }, ...nodes);
-  const title = element("p", { class: "live-side-title" }, "Each word's probability");
-  const words = row(next.node, half(title, said.node));
-  const place = element(
-    "span",
-    { class: "live-control live-place" },
-    counter(view, "layer", { label: "Chosen: layer" }),
-    counter(view, "head", { label: "head" }),
-  );
+  const words = row(next.node, half(said.title, said.node));
   const heads = [
     row(
       button("All heads on", () => view.set("heads_on", found.all.map((flags) => [...flags]))),
-      place,
+      chosenPlace(view),
     ),
     missed.node,
     row(half(small.node), ...(roomy() ? [large.node] : [])),

@@ -177,7 +177,7 @@ export function chips(given, choose) {
       if (kept !== made) {
         made = kept;
         node.replaceChildren(...kept.nodes);
-        node.style.setProperty("--n", String(words.length));
+        /** @type {HTMLElement} */ (node.parentElement ?? node).style.setProperty("--n", String(words.length));
       }
       words.forEach((word, i) => {
         kept.chips[i].value = word;

@@ -100,7 +100,7 @@ function pocket(view) {
     }, { vectors: byWord, keys: byWord, scores: [words], weights: [words], values: byWord });
   }
 
-  const numbers = editable(view, "vectors", { label: "Word vectors", axes: [given.words, ["first", "second"]] });
+  const numbers = editable(view, "vectors", { label: "Word vectors: first and second number", axes: [given.words, ["first", "second"]] });
   const typed = element("details", { class: "stage-typed" }, element("summary", {}, "Type the vectors"), numbers.node);
   const root = element(
       "div", { class: "stage" },

@@ -117,7 +117,7 @@ function verdict(bug, fixed, lost) {
   const fix = `The rules fix ${plural(fixed.filter(Boolean).length, "word")} of this story, underlined.`;
   if (bug === "none") return `${fix} Choose a bug to see which of them the model then fails at.`;
   if (!lost.length) return `${fix} Nothing breaks: the bug takes no more than ${FALL} off the probability of any.`;
-  return `${fix} The bug takes more than ${FALL} off the probability of ${lost.length}, marked ↓.`;
+  return `${fix} The bug takes more than ${FALL} off the probability of ${plural(lost.length, "word")}, marked ↓.`;
 }
 
 function controls(view, given, text) {

@@ -83,8 +83,9 @@ export function tale(choose) {
   const said = element("span", { class: "stage-label" }, "probability");
   const weight = element("span", { class: "stage-label stage-of-weight" }, "weight");
   const node = element(
-    "div", { class: "tale" }, story,
-    element("p", { class: "tale-legend", "aria-hidden": "true" }, "Below each word: ", said, weight, ...legend),
+    "div", { class: "tale" },
+    element("p", { class: "tale-legend", "aria-hidden": "true" }, "Below each word: ", said, weight, ...legend, "(a bar for each number, up or down from 0)"),
+    story,
   );
   /** @type {ReturnType<typeof build> | undefined} */
   let made;

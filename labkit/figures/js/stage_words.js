@@ -17,6 +17,19 @@ export function share(weight) {
   return weight < 0.005 && weight > 0 ? "< 1%" : percent(weight);
 }
 
+// Of weights that are no shares.
+/** @type {(found: { weights: number[] }) => string} */
+function uneven({ weights }) {
+  const total = sum(weights);
+  return Math.abs(total - 1) < NEARLY ? "" : `The weights sum to ${show(total, 2)} and not to 1. `;
+}
+
+/** @type {(words: string[], found: { weights: number[] }) => string} */
+function mostOf(words, { weights }) {
+  const i = largest(weights);
+  return `The largest one is that of “${words[i]}”: ${share(weights[i])}.`;
+}
+
 // Beside the title, what controls say that are hidden where the stage is pinned.
 /** @type {(stage: HTMLElement, text: string) => void} */
 export const sayNow = (stage, text) => stage.style.setProperty("--now", `"${text}"`);
@@ -28,10 +41,9 @@ export const sayNow = (stage, text) => stage.style.setProperty("--now", `"${text
 const TELL = {
   question({ words, found, given }) {
     const [i, best] = [largest(found.weights), largest(found.answers)];
-    return (
-      `The last word, “${words[words.length - 1]}”, asks. It takes ${share(found.weights[i])} of what it ` +
-      `adds from “${words[i]}”, and the model says “${given.answers[best]}”. The next steps show how.`
-    );
+    const told = uneven(found);
+    const taken = told ? `${told}${mostOf(words, found)} The` : `It takes ${share(found.weights[i])} of what it adds from “${words[i]}”, and the`;
+    return `The last word, “${words[words.length - 1]}”, asks. ${taken} model says “${given.answers[best]}”. The next steps show how.`;
   },
   words: ({ words, found }) =>
     `Every word is a vector of two numbers. That of “${words[0]}” is ${pair(found.x[0])}. Drag a word to change its vector, or type it below.`,
@@ -52,13 +64,7 @@ const TELL = {
     return `The dot product of the query and the key of “${words[i]}” is ${show(product, 2)}. ${divided}, the highest of all.`;
   },
   weights({ words, found }) {
-    const i = largest(found.weights);
-    const total = sum(found.weights);
-    const even = Math.abs(total - 1) < NEARLY;
-    return (
-      (even ? "Softmax turns the scores into weights that sum to 1. " : `The weights sum to ${show(total, 2)} and not to 1. `) +
-      `The largest one is that of “${words[i]}”: ${share(found.weights[i])}.`
-    );
+    return (uneven(found) || "Softmax turns the scores into weights that sum to 1. ") + mostOf(words, found);
   },
   output({ words, found }) {
     const i = largest(found.weights);

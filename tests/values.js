@@ -13,7 +13,7 @@ const part = new Proxy(class {}, {
   apply: () => part,
   construct: () => part,
 });
-const page = { document: part, Element: class {}, ImageData: part, ResizeObserver: part };
+const page = { document: part, Element: class {}, ImageData: part, ResizeObserver: part, MutationObserver: part };
 Object.assign(globalThis, page, { matchMedia: () => ({ matches: true }) });
 
 const { scripts, figure, start, parcel, states } = JSON.parse(readFileSync(0, "utf8"));

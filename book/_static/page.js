@@ -108,11 +108,36 @@ window.addEventListener("hashchange", unfold);
 // leads to the link again, and so does a button as long as the stage is in sight.
 const backToText = make("button", { type: "button", class: "stage-back" }, "Back to the text");
 backToText.addEventListener("click", () => history.back());
+/** @type {(stage: HTMLElement) => void} */
+function offerBack(stage) {
+  stage.tabIndex = -1; // who is led to the stage goes on from there
+  stage.focus({ preventScroll: true });
+  stage.prepend(backToText);
+}
 const awayFrom = new IntersectionObserver(([{ isIntersecting }]) => {
   if (!isIntersecting) backToText.remove();
 });
 /** @type {{ link: HTMLElement, top: number }[]} */
 const left = [];
+/** @type {(link: HTMLElement, hash: string) => void} */
+function leave(link, hash) {
+  left.push({ link, top: link.getBoundingClientRect().top });
+  history.replaceState({ left: left.length - 1 }, "");
+  history.pushState(null, "", hash);
+}
+/** @type {(link: HTMLElement, hash: string, figure: Element, stage: HTMLElement) => void} */
+function leadTo(link, hash, figure, stage) {
+  leave(link, hash);
+  figure.scrollIntoView({ block: "start", behavior: "instant" });
+  offerBack(stage);
+  awayFrom.disconnect();
+  awayFrom.observe(figure);
+}
+/** @type {(stage: HTMLElement) => boolean} */
+function isInSight(stage) {
+  const { top, bottom } = stage.getBoundingClientRect(); // also where it is pinned
+  return bottom >= 100 && top <= innerHeight - 100;
+}
 // Before the stage hears of it, which then holds the place that it finds.
 document.addEventListener("click", ({ target, ctrlKey, metaKey, shiftKey }) => {
   /** @type {HTMLAnchorElement | null} */
@@ -121,18 +146,32 @@ document.addEventListener("click", ({ target, ctrlKey, metaKey, shiftKey }) => {
   /** @type {HTMLElement | null | undefined} */
   const stage = figure?.querySelector(".live");
   if (!link || !figure || !stage || ctrlKey || metaKey || shiftKey) return;
-  const { top, bottom } = stage.getBoundingClientRect(); // also where it is pinned
-  if (bottom >= 100 && top <= innerHeight - 100) return;
-  left.push({ link, top: link.getBoundingClientRect().top });
-  history.replaceState({ left: left.length - 1 }, "");
-  history.pushState(null, "", link.hash);
-  figure.scrollIntoView({ block: "start", behavior: "instant" });
-  stage.tabIndex = -1; // who is led to the stage goes on from there
-  stage.focus({ preventScroll: true });
-  stage.prepend(backToText);
-  awayFrom.disconnect();
-  awayFrom.observe(figure);
+  if (!isInSight(stage)) leadTo(link, link.hash, figure, stage);
 }, { capture: true });
+// By keyboard each part of the text that speaks of the stage leads to it, where it stands beside it or not.
+for (const mark of document.querySelectorAll("[data-stage]")) {
+  const enter = make("button", { type: "button", class: "stage-enter" }, "To the figure");
+  enter.addEventListener("click", () => {
+    const figure = document.querySelector(".live-figure:has(.stage)");
+    /** @type {HTMLElement | null | undefined} */
+    const stage = figure?.querySelector(".live");
+    if (!figure || !stage) return;
+    if (!isInSight(stage)) {
+      leadTo(enter, location.hash, figure, stage);
+      return;
+    }
+    leave(enter, location.hash);
+    awayFrom.disconnect();
+    offerBack(stage);
+    const watch = ({ relatedTarget }) => {
+      if (relatedTarget instanceof Node && stage.contains(relatedTarget)) return;
+      backToText.remove();
+      stage.removeEventListener("focusout", watch);
+    };
+    stage.addEventListener("focusout", watch);
+  });
+  mark.append(enter);
+}
 addEventListener("popstate", ({ state }) => {
   backToText.remove();
   const from = left[state?.left];
@@ -221,8 +260,11 @@ document.addEventListener("DOMContentLoaded", () => {
     button.textContent = hidden ? "Show verdicts" : "Hide verdicts";
   };
   button.addEventListener("click", () => {
+    const read = document.elementFromPoint(innerWidth / 2, innerHeight / 3);
+    const was = read?.getBoundingClientRect().top ?? 0;
     if (root.dataset.verdicts === "hidden") delete root.dataset.verdicts;
     else root.dataset.verdicts = "hidden";
+    scrollBy({ top: (read?.getBoundingClientRect().top ?? 0) - was, behavior: "instant" });
     try {
       localStorage.setItem(VERDICTS, root.dataset.verdicts ?? "shown");
     } catch {
@@ -233,4 +275,13 @@ document.addEventListener("DOMContentLoaded", () => {
   show();
   window.addEventListener("hashchange", show);
   buttons.prepend(button);
+});
+
+// The theme restores where the list of pages stood, which may be far from the page that is read.
+addEventListener("load", () => {
+  const here = document.querySelector(".bd-links a[aria-current]");
+  const list = here?.closest(".bd-sidebar-primary");
+  if (!here || !list) return;
+  const [{ top, bottom }, { height }] = [here.getBoundingClientRect(), list.getBoundingClientRect()];
+  if (top < 0.2 * height || bottom > height) list.scrollTop += top - height / 2;
 });

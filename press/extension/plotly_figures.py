@@ -17,6 +17,7 @@ from sphinx.util import logging
 MIME = "application/vnd.plotly.v1+json"
 MARK = "plotly-figure"
 PARTS = ("data", "layout", "frames")
+HOVER = "row %{y}, column %{x}: %{z:.2f}<extra></extra>"
 # What the page writes above the drawing, and plotly leaves out: pixels of height.
 TITLE, KEY = 44, 40
 LINE = 16  # pixels from name to name at the ends of curves
@@ -56,6 +57,9 @@ class PlotlyRenderer:
             logger.warning("a figure has no text alternative: make it with labkit.figures")
         # A literal "</" would end the script element.
         parts = {key: typeset(data.content[key]) for key in PARTS if key in data.content}
+        for trace in parts["data"]:
+            if trace["type"] == "heatmap":  # plotly would name its own parts: x, y, z and "trace 0"
+                trace.setdefault("hovertemplate", HOVER)
         figure = json.dumps(parts).replace("</", "<\\/")
         names = key(data.content)
         height = f"{layout['height'] - TITLE - (KEY if names else 0)}px"

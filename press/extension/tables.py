@@ -118,7 +118,8 @@ def heads_of(table: nodes.Element) -> list[str]:
         group = next(iter(table.findall(nodes.thead)), None)
         return [text_of(entry) for entry in group.findall(nodes.entry)] if group else []
     first = next(iter(ROW.findall(table.astext())), "")
-    return [plain(text) for tag, _, text in CELL.findall(first) if tag == "th"]
+    heads = [plain(text) for tag, _, text in CELL.findall(first) if tag == "th"]
+    return heads if len(heads) > 1 else []  # one is the row's name
 
 
 def kind(texts: Iterable[str]) -> str:

@@ -136,10 +136,10 @@ function chosenHead(room, select) {
         ];
         [lines, map].forEach((place, i) => place.replaceChildren(parts[i].node));
       }
-      for (const { draw, node } of parts) {
+      parts.forEach(({ draw, node }, i) => {
         draw(weights, query, key);
-        node.setAttribute("aria-label", `${label} on: ${tokens.join(" ")}`);
-      }
+        node.setAttribute("aria-label", `${label}, ${["lines between words", "a row a query"][i]}, on: ${tokens.join(" ")}`);
+      });
     },
   };
 }

@@ -101,7 +101,7 @@ export class View {
     this.body = element("div", { class: "live-body" });
     scrollsPast(this.body);
     untell(this.body);
-    this.fold = element("div", { class: "live-row", role: "group", "aria-label": "Values" });
+    this.fold = element("div", { class: "live-row", role: "group", "aria-label": `Values: ${model.get("title")}` });
     byKeyboard(this.fold);
     this.tables = new Map();
     this.root = element(

@@ -165,8 +165,8 @@ for (const mark of document.querySelectorAll("[data-stage]")) {
     offerBack(stage);
     const watch = ({ relatedTarget }) => {
       if (relatedTarget instanceof Node && stage.contains(relatedTarget)) return;
-      backToText.remove();
       stage.removeEventListener("focusout", watch);
+      queueMicrotask(() => backToText.remove()); // it may be what is just being removed
     };
     stage.addEventListener("focusout", watch);
   });

@@ -271,6 +271,11 @@ def test_the_stage_stays_in_a_margin_that_has_room(reader: BrowserContext, site:
         assert box["y"] + box["height"] <= page.viewport_size["height"]
     expect(live.locator(".live-spoken").first).to_be_in_viewport()
     expect(live.locator(".stage-plane")).to_be_in_viewport(ratio=1)
+    enter = page.get_by_role("button", name="To the figure")
+    enter.press("Enter")
+    expect(live, "it is reached from the text").to_be_focused()
+    page.get_by_role("button", name="Back to the text").press("Enter")
+    expect(enter).to_be_focused()
     page.get_by_role("button", name="Keep in sight").click()
     expect(live).not_to_be_in_viewport()
     page.close()

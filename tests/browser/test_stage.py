@@ -236,7 +236,7 @@ def test_words_and_parts_light_each_other_up(page: Page):
 @pytest.mark.parametrize("page", [WIDE, PHONE], ids=["wide", "phone"], indirect=True)
 def test_the_stage_stays_in_sight_and_hides_no_heading(page: Page):
     live, high = page.locator("figure .live"), page.viewport_size["height"]
-    most = 230 if page.viewport_size == NARROW else 220
+    most = 220 if page.viewport_size == PHONE else 230
     length = page.evaluate("document.scrollingElement.scrollHeight")
     come_to(page, "third")
     assert live.bounding_box()["y"] < -high / 2, "it stays where the text does not speak of it"

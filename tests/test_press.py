@@ -192,10 +192,10 @@ def test_the_examples_of_verdicts_are_what_the_ledger_says():
 def test_a_matrix_lights_the_digits_that_differ():
     verdict = ledger.Verdict(ledger.find_claim("section-2.3/by-hand/weights"))
     rows = dict(claims.linked(verdict, str))
-    told = claims.in_rows(rows["computed"])
+    told = claims.in_rows(rows["computed"], "computed")
     assert told.count("<tr>") == 3
     assert "<td>0.401</td><td>0.198</td><td>0.401</td>" in told
-    assert "<td>0.2<mark>48</mark></td>" in told
+    assert "<td>0.2<u>48</u></td>" in told
 
 
 def test_a_verdict_says_beside_its_figures_what_they_count():

@@ -106,7 +106,7 @@ window.addEventListener("hashchange", unfold);
 
 // What a link shows on the stage may be screens away. The jump is a step of the browser's history: back
 // leads to the link again, and so does a button as long as the stage is in sight.
-const backToText = make("button", { type: "button", class: "stage-back" }, "Back to the text");
+const backToText = make("button", { type: "button", class: "stage-back", "aria-keyshortcuts": "Escape" }, "Back to the text");
 backToText.addEventListener("click", () => history.back());
 /** @type {(stage: HTMLElement) => void} */
 function offerBack(stage) {
@@ -151,6 +151,8 @@ document.addEventListener("click", ({ target, ctrlKey, metaKey, shiftKey }) => {
 // By keyboard each part of the text that speaks of the stage leads to it, where it stands beside it or not.
 for (const mark of document.querySelectorAll("[data-stage]")) {
   const enter = make("button", { type: "button", class: "stage-enter" }, "To the figure");
+  const heading = mark.closest("section")?.querySelector("h1, h2, h3")?.firstChild?.textContent ?? "";
+  enter.append(make("span", { class: "front-told" }, `: ${heading}`));
   enter.addEventListener("click", () => {
     const figure = document.querySelector(".live-figure:has(.stage)");
     /** @type {HTMLElement | null | undefined} */
@@ -172,6 +174,10 @@ for (const mark of document.querySelectorAll("[data-stage]")) {
   });
   mark.append(enter);
 }
+document.addEventListener("keydown", ({ key, target, defaultPrevented }) => {
+  const stage = backToText.parentElement;
+  if (key === "Escape" && !defaultPrevented && target instanceof Node && stage?.contains(target)) history.back();
+});
 addEventListener("popstate", ({ state }) => {
   backToText.remove();
   const from = left[state?.left];

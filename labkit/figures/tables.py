@@ -58,15 +58,20 @@ class Matrix:
         numbers: (rows, columns).
         caption: what the matrix is called.
         rows: what each row is called.
+        columns: what each column is called, where the rows have names.
         decimals: the most that are shown.
 
     Raises:
-        ValueError: numbers that are not in two dimensions, or not a name for each row.
+        ValueError: numbers that are not in two dimensions, or not a name for each row or column.
 
     >>> Matrix(torch.tensor([[-2.0, 0.5], [0.0, 1.0]]), "X", rows=["mia", "sees"])
     X
     mia   [  -2.0  0.5  ]
     sees  [   0.0  1.0  ]
+    >>> Matrix(torch.eye(2), rows=["mia", "sees"], columns=["mia", "sees"])
+             mia  sees
+    mia   [  1.0   0.0  ]
+    sees  [  0.0   1.0  ]
     """
 
     def __init__(
@@ -75,14 +80,20 @@ class Matrix:
         caption: str = "",
         *,
         rows: Sequence[str] = (),
+        columns: Sequence[str] = (),
         decimals: int = 4,
     ) -> None:
         if numbers.ndim != 2:
             raise ValueError(f"a matrix has two dimensions; got shape {tuple(numbers.shape)}")
         if rows and len(rows) != len(numbers):
             raise ValueError(f"{len(numbers)} rows need as many names; got {len(rows)}")
+        if columns and not (rows and len(columns) == numbers.shape[1]):
+            raise ValueError(
+                f"{numbers.shape[1]} columns need as many names, and the rows theirs; "
+                f"got {len(columns)} and {len(rows)}"
+            )
         self.caption = caption
-        self.names = list(rows)
+        self.names, self.columns = list(rows), list(columns)
         rounded = [[round(x, decimals) + 0.0 for x in row] for row in numbers.double().tolist()]
         needed = max(len(repr(x).partition(".")[2]) for row in rounded for x in row)
         self.numbers = [[f"{x:.{min(needed, decimals)}f}" for x in row] for row in rounded]
@@ -90,6 +101,7 @@ class Matrix:
     def __repr__(self) -> str:
         names = self.names or [""] * len(self.numbers)
         rows = [[name, "[", *row, "]"] for name, row in zip(names, self.numbers, strict=True)]
+        rows[:0] = [["", "", *self.columns, ""]] if self.columns else []
         return in_columns(rows if self.names else [row[1:] for row in rows], self.caption)
 
     def _repr_html_(self) -> str:
@@ -98,8 +110,10 @@ class Matrix:
             body = "".join(row_html([name, *row]) for name, row in rows)
         else:
             body = "".join(f"<tr>{cells_html(row)}</tr>" for row in self.numbers)
+        heads = "".join(f'<th scope="col">{typeset(name)}</th>' for name in self.columns)
+        head = f"<thead><tr><td></td>{heads}</tr></thead>" if heads else ""
         caption = caption_html(self.caption)
-        return f'<table class="matrix">{caption}<tbody>{body}</tbody></table>'
+        return f'<table class="matrix">{caption}{head}<tbody>{body}</tbody></table>'
 
 
 def in_columns(rows: Sequence[Sequence[str]], caption: str) -> str:

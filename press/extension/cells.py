@@ -46,6 +46,8 @@ COLOURED = (
     Token.Name.Exception,
 )
 YOURS = '<p class="yours">Yours to write</p>'  # of a lab's code all else is given
+OUTPUT = '<div class="cell_output docutils container">'
+TOLD = '<div class="cell_output docutils container" role="group" aria-label="Output">'
 NAME = ' aria-label="Toggle hidden content"'  # by which MyST-NB hides what a fold says
 
 
@@ -237,9 +239,10 @@ def in_sentence(match: re.Match[str]) -> str:
 def write(
     app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: nodes.document | None
 ) -> None:
-    """Let folded code be called what its line says, and code in sentences break where it may."""
+    """Tell outputs as such, call folded code by its line, and let code in sentences break."""
     if "body" in context:
-        context["body"] = LITERAL.sub(in_sentence, context["body"].replace(NAME, ""))
+        body = context["body"].replace(NAME, "").replace(OUTPUT, TOLD)
+        context["body"] = LITERAL.sub(in_sentence, body)
 
 
 def setup(app: Sphinx) -> dict[str, Any]:

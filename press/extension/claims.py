@@ -210,13 +210,15 @@ def rows_of(verdict: Verdict) -> Iterator[tuple[str, str]]:
 def differing(text: str, other: str) -> str:
     """Write a text whose numbers another text has, too, with the digits lit that differ.
 
+    The light is for the eye alone: a `mark` would tear the number for who hears it.
+
     >>> differing("loss 0.231 of 3", "loss 0.229 of 3")
-    'loss 0.2<mark>31</mark> of 3'
+    'loss 0.2<u>31</u> of 3'
     """
     pieces, others = NUMBER.split(text), NUMBER.split(other)
     if len(pieces) != len(others):
         lists = not re.search("[a-z]", text + other)
-        return f"<mark>{escape(text)}</mark>" if lists else escape(text)
+        return f"<u>{escape(text)}</u>" if lists else escape(text)
     written = []
     for piece, its in zip(pieces, others, strict=True):
         if piece == its or not NUMBER.fullmatch(piece):
@@ -224,7 +226,7 @@ def differing(text: str, other: str) -> str:
             continue
         apart = [i for i, (a, b) in enumerate(zip(piece, its, strict=False)) if a != b]
         alike = apart[0] if apart and len(piece) == len(its) and piece[0].isdigit() else 0
-        written.append(f"{piece[:alike]}<mark>{piece[alike:]}</mark>")
+        written.append(f"{piece[:alike]}<u>{piece[alike:]}</u>")
     return "".join(written)
 
 
@@ -263,24 +265,25 @@ def between(claim: Bound) -> str:
     return f"≥ {least}" if least else f"≤ {most}"
 
 
-def in_rows(html: str) -> str:
+def in_rows(html: str, label: str) -> str:
     """Set matrices as such, give each of several shapes its line, and keep short lists whole.
 
-    >>> in_rows("[[1 <mark>0</mark>] [0 1]]")[:60]
-    '<table class=matrix><tr><td>1</td><td><mark>0</mark></td></t'
-    >>> in_rows("[[4, 2], [4, 3]]")
+    >>> in_rows("[[1 <u>0</u>] [0 1]]", "computed")[:70]
+    '<table class=matrix aria-label="computed"><tr><td>1</td><td><u>0</u></'
+    >>> in_rows("[[4, 2], [4, 3]]", "computed")
     '<span class="joined">[4, 2]</span><br><span class="joined">[4, 3]</span>'
     """
     if "[[" in html:
-        html = MATRIX.sub(matrix, html)
+        html = MATRIX.sub(lambda found: matrix(found[1], label), html)
         html = re.sub(r"\[(\[.+\])\]", lambda found: found[1].replace("], [", "]<br>["), html)
     return ROW.sub(whole_row, html)
 
 
-def matrix(match: re.Match[str]) -> str:
-    rows = (row[1:-1].split(" ") for row in ROW.findall(match[1]))
+def matrix(html: str, label: str) -> str:
+    rows = (row[1:-1].split(" ") for row in ROW.findall(html))
     cells = ("".join(f"<td>{cell}</td>" for cell in row) for row in rows)
-    return f"<table class=matrix>{''.join(f'<tr>{row}</tr>' for row in cells)}</table>"
+    lines = "".join(f"<tr>{row}</tr>" for row in cells)
+    return f'<table class=matrix aria-label="{label}">{lines}</table>'
 
 
 def whole_row(match: re.Match[str]) -> str:
@@ -301,7 +304,7 @@ def as_html(
     says = typeset(escape(claim.says))
     document = "" if audited else f"<code>{claim.document}</code> · "
     body = "".join(
-        f"<dt>{label}</dt><dd class=figures>{in_rows(typeset(told))}</dd>"
+        f"<dt>{label}</dt><dd class=figures>{in_rows(typeset(told), label)}</dd>"
         if label in FIGURES
         else f"<dt>{label}</dt><dd>{typeset(told)}</dd>"
         for label, told in rows

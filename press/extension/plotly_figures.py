@@ -173,7 +173,7 @@ def player(frames: list[dict[str, Any]] | None) -> str:
         f'<div class="{MARK}-player"><button type="button" disabled>Play</button>'
         f'<input type="range" min="0" max="{last}" value="{last}" aria-label="Frame" '
         f'aria-valuetext="{escape(name)}" disabled>'
-        f'<output aria-live="off">{escape(name)}</output></div>'
+        f'<span class="{MARK}-frame">{escape(name)}</span></div>'
     )
 
 

@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from html import escape
+from itertools import accumulate
 from typing import Any
 
 from docutils import nodes
@@ -93,7 +94,21 @@ def columns_of(table: nodes.Element) -> str:
     ''
     """
     first, *others = heads_of(table) or [""]
-    return in_few_words(": ".join(filter(None, [first.strip(), ", ".join(filter(None, others))])))
+    return ": ".join(filter(None, [in_few_words(first), few_of([*filter(None, others)])]))
+
+
+def few_of(names: Sequence[str]) -> str:
+    """List the first of many names, and count the rest.
+
+    >>> few_of(["right both times", "wrong both times", "first alone right", "second alone right"])
+    'right both times, wrong both times and 2 more'
+    """
+    words = accumulate(len(name.split()) for name in names)
+    shown = max(1, sum(count <= SOME for count in words))
+    more = len(names) - shown
+    if more <= 1:
+        return ", ".join(names)
+    return f"{', '.join(names[:shown])} and {more} more"
 
 
 def title_of(table: nodes.Element) -> str:

@@ -88,8 +88,11 @@ def test_frames_take_the_keyboard_and_rest(name: str, page: Page, site: str):
     page.emulate_media(reduced_motion="no-preference")
     page.goto(f"{site}/{name}")
     assert page.evaluate(DRAW_FIGURES) == []
-    figure = page.locator("figure.plotly-figure", has=page.locator("output")).first
-    drawing, frame = figure.locator(".plotly-figure-drawing"), figure.locator("output")
+    figure = page.locator("figure.plotly-figure", has=page.locator(".plotly-figure-frame")).first
+    drawing, frame = (
+        figure.locator(".plotly-figure-drawing"),
+        figure.locator(".plotly-figure-frame"),
+    )
     slider, button = figure.get_by_role("slider"), figure.get_by_role("button")
     drawn = "drawing => JSON.stringify(drawing.data.map(({ z }) => z))"
     at_rest, last = drawing.evaluate(drawn), frame.text_content()

@@ -3,9 +3,9 @@
 import { element, phrase, report, row, still, unique, write } from "./elements.js";
 import { whole } from "./text.js";
 
-// A number beside what has told it already.
-/** @type {(attributes: Record<string, string>) => HTMLOutputElement} */
-export const quiet = (attributes) => element("output", { ...attributes, "aria-live": "off" });
+// A number beside what has told it already: an `output` would be announced besides.
+/** @type {(attributes?: Record<string, string>) => HTMLElement} */
+export const quiet = (attributes = {}) => element("span", { ...attributes, class: "live-number" });
 
 /** @type {Control} */
 export function slider(view, trait, { label }) {
@@ -19,7 +19,7 @@ export function slider(view, trait, { label }) {
     "data-trait": trait,
     oninput: () => view.set(trait, steps[input.value]),
   });
-  const shown = quiet({ for: id });
+  const shown = quiet();
   view.follow([trait], () => {
     input.value = String(steps.indexOf(view.get(trait)));
     input.setAttribute("aria-valuetext", view.get(trait));

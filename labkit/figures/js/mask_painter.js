@@ -1,6 +1,6 @@
 import { button, choice } from "./controls.js";
 import { shade } from "./drawings.js";
-import { element, row, spoken, write } from "./elements.js";
+import { element, report, row, spoken, write } from "./elements.js";
 import { softmax, sum } from "./mathematics.js";
 import { buttonGrid, coloured } from "./tables.js";
 import { name, numbered, show } from "./text.js";
@@ -57,7 +57,9 @@ function paintable(view, trait, { label, axes }) {
     axes,
     press(i, j, { detail }) {
       // A pointer has painted as it went down; keys count no clicks.
-      if (!painted || detail === 0) paint(i, j, !view.get(trait)[i][j]);
+      if (painted && detail !== 0) return;
+      paint(i, j, !view.get(trait)[i][j]);
+      report(node, `${buttons[i][j].ariaLabel}.`);
     },
   });
   buttons.forEach((line, i) =>

@@ -2,7 +2,7 @@
 
 import { able, button } from "./controls.js";
 import { editable } from "./editable.js";
-import { element, spoken } from "./elements.js";
+import { element, report, spoken } from "./elements.js";
 import { answers, breakIt, bugOf } from "./stage_answers.js";
 import { chips } from "./stage_chips.js";
 import { follow } from "./stage_follow.js";
@@ -62,6 +62,7 @@ function pocket(view) {
   const scene = chips(given, (place, word) => {
     const words = view.get("sentence").split(" ");
     words[place] = word;
+    report(scene.node, `The sentence is “${words.join(" ")}”.`);
     load(words.join(" "));
   });
   const drawn = plane(given, {

@@ -46,7 +46,7 @@ const TELL = {
     return `The last word, “${words[words.length - 1]}”, asks. ${taken} model says “${given.answers[best]}”. The next steps show how.`;
   },
   words: ({ words, found }) =>
-    `Every word is a vector of two numbers. That of “${words[0]}” is ${pair(found.x[0])}. Drag a word to change its vector, or type it below.`,
+    `Every word is a vector of two numbers. That of “${words[0]}” is ${pair(found.x[0])}. In the plane you can move each word, and with it its vector.`,
   "query and keys": ({ words, found, set }) => {
     const i = largest(found.scores);
     return (

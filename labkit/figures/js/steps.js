@@ -1,5 +1,5 @@
 import { able, button } from "./controls.js";
-import { element } from "./elements.js";
+import { element, report } from "./elements.js";
 
 // The steps as numbered buttons, of which one is pressed, with one back and one forth.
 /** @type {(view: View) => HTMLElement} */
@@ -13,8 +13,14 @@ export function steps(view) {
     return made;
   });
   const at = () => names.indexOf(view.get("step"));
-  const back = button("◀", () => go(at() - 1));
-  const forth = button("Next ▶", () => go(at() + 1));
+  // Unlike a step's own button, these two do not say which step they lead to.
+  const turn = (by) => {
+    const i = at() + by;
+    report(bar, `Step ${i + 1} of ${names.length}: ${names[i]}.`);
+    go(i);
+  };
+  const back = button("◀", () => turn(-1));
+  const forth = button("Next ▶", () => turn(1));
   back.setAttribute("aria-label", "Step back");
   forth.setAttribute("aria-label", "Next step");
   view.follow(["step"], () => {

@@ -192,7 +192,7 @@ function steps(view) {
     "data-trait": "at",
     oninput: () => view.set("at", Number(scrubber.value)),
   });
-  const shown = quiet({ for: id });
+  const shown = quiet();
   const control = element("div", { class: "live-control" }, element("label", { for: id }, "Tile"), scrubber, shown);
   return {
     buttons: going.nodes,

@@ -61,21 +61,21 @@ function small(trace, layout) {
 // Where there is room, curves have their names at their ends, and the style sheet hides the key.
 const ROOMY = matchMedia("(min-width: 992px)");
 const LETTER = 7; // pixels of width, at most, on average
-const LINE = 20; // pixels from name to name
 const hasNamesAtEnds = (figure) => figure.classList.contains("plotly-figure-curves") && ROOMY.matches;
 
 function nameEnds(drawing, data, colours) {
+  const line = Number(drawing.closest("figure").dataset.line); // pixels from name to name
   const { yaxis } = drawing._fullLayout;
   const height = yaxis._length;
-  const names = data.map(({ name, y, line }, i) => {
+  const names = data.map(({ name, y, line: drawn }, i) => {
     const end = yaxis.d2p(y.at(-1));
-    return { name, end, at: end, colour: line?.color ?? colours[i % colours.length] };
+    return { name, end, at: end, colour: drawn?.color ?? colours[i % colours.length] };
   }).sort((a, b) => a.at - b.at);
-  names.forEach((one, i) => { if (i) one.at = Math.max(one.at, names[i - 1].at + LINE); });
+  names.forEach((one, i) => { if (i) one.at = Math.max(one.at, names[i - 1].at + line); });
   let lowest = height;
   for (const one of names.toReversed()) {
     one.at = Math.min(one.at, lowest);
-    lowest = one.at - LINE;
+    lowest = one.at - line;
   }
   // A line leads from a curve's end to its name, which others may have moved.
   const annotations = names.map(({ name, end, at, colour }) => ({

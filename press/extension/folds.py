@@ -10,7 +10,7 @@ from typing import Any
 from docutils import nodes
 from sphinx.application import Sphinx
 
-from press.extension.search import numberless, text_of
+from press.texts import numberless, text_of
 
 PARTS = re.compile(
     r'<section(?: class="[^"]*")? id="([^"]+)"|</section>|<summary>([^<]+)</summary>'

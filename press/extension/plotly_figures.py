@@ -20,7 +20,7 @@ PARTS = ("data", "layout", "frames")
 HOVER = "row %{y}, column %{x}: %{z:.2f}<extra></extra>"
 # What the page writes above the drawing, and plotly leaves out: pixels of height.
 TITLE, KEY = 44, 40
-LINE = 16  # pixels from name to name at the ends of curves
+LINE = 20  # pixels from name to name at the ends of curves
 DASHES = {
     "dash": "6 4",
     "dot": "1.5 3",
@@ -65,10 +65,10 @@ class PlotlyRenderer:
         height = f"{layout['height'] - TITLE - (KEY if names else 0)}px"
         if "grid" in layout:  # squares side by side, which a narrow window makes lower
             height = f"min({height}, 115vw)"
-        classes = f"{MARK} {MARK}-curves" if are_curves(data.content) else MARK
+        look = f'"{MARK} {MARK}-curves" data-line="{LINE}"' if are_curves(data.content) else MARK
         title = caption(layout["title"]["text"])
         page = (
-            f'<figure class="{classes}"><p class="{MARK}-title">{title}</p>'
+            f'<figure class={look}><p class="{MARK}-title">{title}</p>'
             f'{names}<div class="{MARK}-drawing" style="min-height:{height}"></div>'
             f"{player(data.content.get('frames'))}"
             f'<script type="application/json">{figure}</script>'

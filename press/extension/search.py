@@ -29,6 +29,7 @@ from press.extension.assets import VENDORED
 from press.extension.claims import ERRATA, LISTED
 from press.extension.popovers import GLOSSARY
 from press.node import PACKAGES, esbuild
+from press.texts import SKIPPED, numberless, section_of, text_of
 
 # Pages whose sections are not listed: the claims are, and of old versions nobody asks.
 WHOLE = (ERRATA, "book/changelog", "book/verdict-history")
@@ -50,23 +51,6 @@ ALSO = {
 }
 ALSO_OF_KIND = {"audit": "errors mistakes document"}
 
-# What TeX writes by name. A name that is not here stays as a word.
-SIGNS = {
-    "sqrt": "√", "infty": "∞", "cdot": "·", "times": "×", "top": "T", "sum": "Σ", "partial": "∂",
-    "approx": "≈", "le": "≤", "ge": "≥", "ne": "≠", "neq": "≠", "to": "→", "in": "∈", "circ": "∘",
-    "lVert": "‖", "rVert": "‖", "dots": "…", "ldots": "…", "cdots": "…", "propto": "∝",
-    "Longrightarrow": "⟹", "lceil": "⌈", "rceil": "⌉", "emptyset": "∅", "bmod": "mod", "alpha": "α",
-    "beta": "β", "theta": "θ", "sigma": "σ", "phi": "φ",
-}  # fmt: skip
-TYPESETTING = r"\\(?:text|operatorname|math[a-z]+|[bB]igg?[lr]?|left|right|overline|bar|q?quad)\b"
-BRACED = r"\{((?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*)\}"
-FRACTION = re.compile(rf"\\[td]?frac\s*(?:{BRACED}|(\d))\s*(?:{BRACED}|(\d))")
-ROOT = re.compile(rf"\\sqrt\s*{BRACED}")
-# What takes more than a line to set, nobody reads in one.
-DRAWN = re.compile(r"\\(?:begin|underbrace|overbrace)\b")
-LONG = 80  # characters of a formula that an excerpt still gives
-
-SKIPPED = (nodes.raw, nodes.comment, nodes.Invisible, nodes.image, addnodes.toctree, addnodes.index)
 PYTHONS = {*keyword.kwlist, *dir(builtins), "self", "torch"}
 CODE = (nodes.literal_block, nodes.doctest_block)
 
@@ -132,62 +116,14 @@ def collect(node: nodes.Element, part: Part, page_parts: list[Part]) -> None:
             collect(child, part, page_parts)
 
 
-def text_of(node: nodes.Node) -> str:
-    """Write what a node says, with its formulas as one types them."""
-    return " ".join("".join(pieces(node)).split())
-
-
-def pieces(node: nodes.Node) -> Iterator[str]:
-    if isinstance(node, (nodes.math, nodes.math_block)):
-        yield formula_text(node.astext())
-    elif isinstance(node, nodes.Text):
-        yield node.astext()
-    elif not isinstance(node, SKIPPED):
-        for child in node.children:
-            yield from pieces(child)
-
-
-def formula_text(tex: str) -> str:
-    r"""Write a formula as one types it, and what takes more than a line as an ellipsis.
-
-    >>> formula_text(r"\frac{QK^\top}{\sqrt{d_k + d_r}}"), formula_text(r"\tfrac1{15}")
-    ('QK^T/√(d_k + d_r)', '1/15')
-    >>> formula_text(r"-\infty"), formula_text(r"\sqrt 2"), formula_text(r"d_\text{kv-lora}")
-    ('−∞', '√2', 'd_(kv-lora)')
-    """
-    if DRAWN.search(tex):
-        return "…"
-    tex = re.sub(r"\\[,;:! ]|\\\\(?:\[\w+\])?", " ", re.sub(TYPESETTING, "", tex))
-    tex = ROOT.sub(lambda match: f"√{whole(match[1])}", tex)
-    while tex != (tex := FRACTION.sub(fraction, tex)):
-        pass
-    tex = re.sub(r"\\([A-Za-z]+)", lambda match: SIGNS.get(match[1], match[0]), tex)
-    tex = re.sub(r"√\s+(?=\w)", "√", tex)
-    tex = re.sub(r"-(?!\w)|(?<!\w)-|-(?=\d)", "−", tex)
-    tex = re.sub(r"([_^√])\{(\w+)\}", r"\1\2", tex)
-    tex = re.sub(r"([_^])\{\(?([^{}()]*)\)?\}", r"\1(\2)", tex)
-    text = re.sub(r"[\\{}]", "", tex)
-    return text if len(text) <= LONG else "…"
-
-
-def fraction(match: re.Match[str]) -> str:
-    above, below = (part.strip() for part in match.groups() if part is not None)
-    return f"{whole(above)}/{whole(below)}"
-
-
-def whole(part: str) -> str:
-    return f"({part})" if re.search(r"\S\s", re.sub(r"\([^()]*\)", "", part)) else part
-
-
 def terms(doctree: nodes.document) -> dict[str, str]:
     """Find the terms that a page introduces, in bold, as links to the glossary, by section."""
     found: dict[str, str] = {}
     for text in doctree.findall(nodes.strong):
         for link in text.findall(addnodes.pending_xref):
             if link["reftarget"] == GLOSSARY:
-                section = text.parent
-                while not isinstance(section, nodes.section):
-                    section = section.parent
+                section = section_of(text)
+                assert section is not None  # every page has one
                 found.setdefault(link["reftargetid"], section["ids"][0])
     return found
 
@@ -209,11 +145,6 @@ def other_names(text: str) -> list[str]:
     (['GQA'], ['lse'])
     """
     return re.findall(r"^[A-Z]{2,}(?=:)|(?<=\bAlso called )[^.;]+|\S+(?= for short)", text)
-
-
-def numberless(title: str) -> str:
-    """Leave out a number that stands before a title: a result shows it beside."""
-    return re.sub(r"^\d+\.\s+", "", title)
 
 
 def entries(app: Sphinx) -> dict[str, list[list[Any]]]:

@@ -17,7 +17,7 @@ from docutils import nodes
 from sphinx.application import Sphinx
 
 from press.extension.cells import plain
-from press.extension.search import text_of
+from press.texts import section_of, text_of
 
 RANGE = re.compile(r"\d[\d.,]*(?:–| to )\d[\d.,]*")
 ROW = re.compile(r"<tr>(.*?)</tr>", re.DOTALL)
@@ -119,13 +119,6 @@ def title_of(table: nodes.Element) -> str:
 def in_few_words(text: str) -> str:
     words = text.split()
     return " ".join(words[:SOME]).rstrip(",:") + "…" if len(words) > SOME else " ".join(words)
-
-
-def section_of(node: nodes.Element) -> nodes.Element | None:
-    section = node.parent
-    while section and not isinstance(section, nodes.section):
-        section = section.parent
-    return section
 
 
 def heads_of(table: nodes.Element) -> list[str]:

@@ -4,7 +4,7 @@
 import { drawing, element, still, write } from "./elements.js";
 import { sum } from "./mathematics.js";
 import { isAnswered } from "./stage_model.js";
-import { share } from "./stage_words.js";
+import { share, weightTexts } from "./stage_words.js";
 import { show } from "./text.js";
 
 // A row, its name, its part, the first step that shows it, and the row that it comes from.
@@ -121,7 +121,7 @@ function send(made, words, before, step) {
 
 function drawRows(made, { words, found, step }) {
   const last = words.length - 1;
-  const texts = { score: (i) => show(found.scores[i], 2), weight: (i) => share(found.weights[i]) };
+  const texts = { score: found.scores.map((one) => show(one, 2)), weight: weightTexts(found.weights) };
   const pairs = { vector: found.x, key: found.keys, value: found.values };
   ROWS.forEach(({ name, shown }, r) => {
     const { node, cells, end } = made.rows[r];
@@ -136,7 +136,7 @@ function drawRows(made, { words, found, step }) {
       }
       cell.setAttribute("data-part", `${name}:${words[i]}`);
       if (name in pairs) writePair(cell.firstChild, pairs[name][i]);
-      else write(cell.firstChild, texts[name](i));
+      else write(cell.firstChild, texts[name][i]);
       if (name === "weight") cell.style.setProperty("--share", String(Math.min(Math.abs(found.weights[i]), 1)));
     });
     if (name === "weight") write(end.firstChild, `Σ ${show(sum(found.weights), 2)}`);

@@ -12,10 +12,14 @@ export const pair = (vector) => `(${vector.map((x) => show(x, 2)).join(", ")})`;
 // A weight or a probability. What is nearly all or nearly nothing is not called all or nothing.
 /** @type {(weight: number) => string} */
 export function share(weight) {
-  if (weight < 0 || weight > 1 + NEARLY) return show(weight, 2);
   if (weight > 0.995 && weight < 1 - 1e-12) return "> 99%";
   return weight < 0.005 && weight > 0 ? "< 1%" : percent(weight);
 }
+
+// Where one of the weights can be no share, all are written as numbers.
+/** @type {(weights: number[]) => string[]} */
+export const weightTexts = (weights) =>
+  weights.map(weights.some((one) => one < 0 || one > 1 + NEARLY) ? (one) => show(one, 2) : share);
 
 // Of weights that are no shares.
 /** @type {(found: { weights: number[] }) => string} */
@@ -27,7 +31,7 @@ function uneven({ weights }) {
 /** @type {(words: string[], found: { weights: number[] }) => string} */
 function mostOf(words, { weights }) {
   const i = largest(weights);
-  return `The largest one is that of “${words[i]}”: ${share(weights[i])}.`;
+  return `The largest one is that of “${words[i]}”: ${weightTexts(weights)[i]}.`;
 }
 
 // Beside the title, what controls say that are hidden where the stage is pinned.

@@ -66,9 +66,17 @@ def is_captioned(node: nodes.Node) -> bool:
 def dressed(table: str, name: str) -> str:
     if table.startswith("<table>"):
         return printed(table, name)
-    return (
-        table.replace(MATRIX, f'{MATRIX[:-1]} aria-label="{escape(name)}">', 1) if name else table
-    )
+    if name:
+        table = table.replace(MATRIX, f'{MATRIX[:-1]} aria-label="{escape(name)}">', 1)
+    return numbered(table) if "<thead>" not in table and 'scope="row"' in table else table
+
+
+def numbered(matrix: str) -> str:
+    """Number a matrix's columns for who hears it: beside a row's name its numbers have no place."""
+    columns = ROW.findall(matrix)[0].count("<td>")
+    heads = "".join(f'<th scope="col">{column + 1}</th>' for column in range(columns))
+    head = f'<thead class="front-told"><tr><td></td>{heads}</tr></thead>'
+    return matrix.replace("<tbody>", f"{head}<tbody>", 1)
 
 
 def called(tables: list[nodes.Element]) -> Iterator[tuple[nodes.Element, str]]:

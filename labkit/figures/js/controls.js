@@ -112,13 +112,13 @@ export const chosenPlace = (view) =>
   );
 
 // Says on the button that plays whether it does, and lets the figure be silent while it does.
-/** @type {(play: HTMLButtonElement, isOn: boolean) => void} */
-export function plays(play, isOn) {
+/** @type {(play: HTMLButtonElement, isOn: boolean, news?: string) => void} */
+export function plays(play, isOn, news = "Playing.") {
   const was = play.hasAttribute("data-playing");
   write(play, isOn ? "Pause" : "Play");
   play.toggleAttribute("data-playing", isOn);
   if (was === isOn) return;
-  if (isOn) report(play, "Playing.");
+  if (isOn) report(play, news);
   else play.dispatchEvent(new Event("played", { bubbles: true }));
 }
 
@@ -138,7 +138,7 @@ export function stepper({ go, begin, every, next = "Next step" }) {
     if (timer) return stop();
     if (!isAble(forth)) begin();
     timer = setInterval(() => go(1), every);
-    plays(play, true);
+    plays(play, true, `Playing. “${next}” goes through the same and tells what happens.`);
   });
   return {
     nodes: [back, forth, ...(still() ? [] : [play])],

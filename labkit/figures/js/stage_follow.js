@@ -32,11 +32,11 @@ function leader(figure, model, links) {
   let [here, isOn] = ["", true];
   let held = Number.NEGATIVE_INFINITY;
 
-  // What a link has set stays until the reader has read on.
-  function choose(link) {
+  // What a link or a way to the figure has set stays until the reader has read on.
+  function choose(name, link) {
     held = scrollY;
     figure.querySelector(".live")?.dispatchEvent(new Event("played"));
-    set(nameOf(link), link);
+    set(name, link);
   }
   function set(name, by) {
     if (!(name in states)) return;
@@ -146,11 +146,13 @@ function lead(figure, model) {
     link.addEventListener("click", (/** @type {MouseEvent} */ event) => {
       if (event.ctrlKey || event.metaKey || event.shiftKey) return;
       event.preventDefault();
-      choose(link);
+      choose(nameOf(link), link);
     });
   }
+  const marks = /** @type {HTMLElement[]} */ ([...article.querySelectorAll("[data-stage]")]);
+  for (const mark of marks) mark.addEventListener("click", () => choose(mark.dataset.stage));
   const sections = watchSections(article, reach);
-  const speaking = [...links, ...words, ...article.querySelectorAll("[data-stage]")];
+  const speaking = [...links, ...words, ...marks];
   const keep = keepInSight(figure, [...new Set(speaking.map((part) => part.closest("section") ?? article))]);
   const title = element("b", { class: "stage-title", "aria-hidden": "true" }, model.get("title"));
   const bar = element("div", { class: "stage-follow" }, title, ...(sections ? [toggle] : []), keep);

@@ -103,7 +103,7 @@ function draggable(node, { held, move }) {
   node.addEventListener("touchstart", (event) => held(event.target) && event.preventDefault(), { passive: false });
 }
 
-const BY_KEY = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1] };
+const BY_KEY = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1], Home: [-Infinity, 0], End: [Infinity, 0] };
 
 function handle(node, on, label, vector) {
   if (!on) {

@@ -6,7 +6,7 @@ import { element, report, spoken } from "./elements.js";
 import { answers, breakIt, bugOf } from "./stage_answers.js";
 import { chips } from "./stage_chips.js";
 import { follow } from "./stage_follow.js";
-import { attend, lookUp, rightAnswer } from "./stage_model.js";
+import { LAST, attend, isAnswered, lookUp, rightAnswer } from "./stage_model.js";
 import { plane } from "./stage_plane.js";
 import { tell } from "./stage_words.js";
 import { steps } from "./steps.js";
@@ -62,8 +62,9 @@ function pocket(view) {
   const scene = chips(given, (place, word) => {
     const words = view.get("sentence").split(" ");
     words[place] = word;
-    report(scene.node, `The sentence is “${words.join(" ")}”.`);
     load(words.join(" "));
+    report(scene.node, `The sentence is “${words.join(" ")}”.`);
+    said.node.dispatchEvent(new Event("said", { bubbles: true })); // another word may change nothing in it
   });
   const drawn = plane(given, {
     word(word, to) {
@@ -73,7 +74,10 @@ function pocket(view) {
     query: (to) => view.set("query", to),
   });
   const list = answers(given);
-  const broken = breakIt(view, given, load);
+  const broken = breakIt(view, given, (text) => {
+    load(text);
+    if (!isAnswered(view.options("step").indexOf(view.get("step")))) view.set("step", view.options("step")[LAST]);
+  });
   const undo = button("Reset vectors", () => {
     view.set("vectors", given.vectors.map((row) => [...row]));
     view.set("query", []);

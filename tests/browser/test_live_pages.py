@@ -76,7 +76,7 @@ READ_CONTROLS = """figure => [...figure.querySelectorAll("[data-trait]")].map(co
   if (control.tagName === "TEXTAREA" || trait === "sequence") return [trait, null, control.value];
   if (control.type === "range") return [trait, null, JSON.parse(control.ariaValueText)];
   if (control.tagName === "SELECT") return [trait, null, JSON.parse(control.value)];
-  const text = control.value.replace("−", "-");
+  const text = (control.value ?? control.textContent).replace("−", "-");
   return [trait, place, JSON.parse(text)];
 })"""
 

@@ -54,6 +54,8 @@ BELOW_CONTENTS = (
     '`0px 0px ${Math.min(0, (document.querySelector("#pst-secondary-sidebar")?.offsetHeight ?? 0)'
     " - innerHeight)}px 0px`"
 )
+# Of the twenty-eight names by which the theme looks for what stands there, the book has one.
+LOOKS_FOR_ALL, LOOKS_FOR_OURS = 'querySelectorAll(n.join(", "))', 'querySelectorAll(".tag_margin")'
 # On a phone its contents have left that column for a dialog while they are read.
 FOLDED = 'document.querySelector("div.bd-sidebar-secondary").classList'
 FOLDED_ANYWHERE = 'document.getElementById("pst-secondary-sidebar").classList'
@@ -138,6 +140,7 @@ def considerate(script: str) -> str:
         (COPIED, COPIED_HERE),
         (NOT_COPIED, NOT_COPIED_HERE),
         (AT_TWO_THIRDS, BELOW_CONTENTS),
+        (LOOKS_FOR_ALL, LOOKS_FOR_OURS),
         (FOLDED, FOLDED_ANYWHERE),
         (COPY_ICON, f' aria-hidden="true"{COPY_ICON}'),
     ]:

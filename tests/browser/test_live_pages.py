@@ -211,9 +211,9 @@ def dice() -> random.Random:
 def open_figure(page: Page, site: str, figure: str) -> Locator:
     page.goto(f"{site}/{PLACED[figure][0]}.html")
     shown = page.locator(f'figure.live-figure[data-name="{figure}"]')
-    shown.locator(".live-body").wait_for()
     # Playwright's own way would go to where a section out of sight is taken to be.
     shown.evaluate("figure => figure.scrollIntoView({ block: 'nearest' })")
+    shown.locator(".live-body").wait_for()  # on a phone a figure is made as it nears the window
     wait_for_drawing(page)  # what comes near the window takes its own height
     load = shown.get_by_role("button", name=LOADER)
     if load.count():

@@ -47,9 +47,8 @@ function standIn(name, state) {
   };
 }
 
-// The script that calls this stands at the figure's end, so nothing moves after it was shown.
-/** @type {Window["labkitLive"]["mount"]} */
-function mount(figure) {
+// In place of what is stored, with what the text around it needs.
+function place(figure) {
   const name = figure.dataset.name ?? "";
   const stored = figure.querySelector('script[type="application/json"]')?.textContent ?? "";
   const el = document.createElement("div");
@@ -57,7 +56,34 @@ function mount(figure) {
   const { render, follow } = window.labkitLive.figures[name];
   render({ model, el });
   figure.querySelector(".live")?.replaceWith(el);
-  follow?.(figure, model); // the text around it
+  follow?.(figure, model);
+}
+
+// A phone lays a section out as it nears the window, and a figure in it is made then: made earlier, it
+// would have its section laid out as well, for browsers look at once for lists that they could fill in.
+const phone = matchMedia("(max-width: 599px)");
+const waiting = new Set();
+const near = new IntersectionObserver(
+  (seen) => seen.forEach(({ target, isIntersecting }) => isIntersecting && arrive(target)), { rootMargin: "150% 0px" },
+);
+function arrive(figure) {
+  near.unobserve(figure);
+  if (waiting.delete(figure)) place(figure);
+}
+phone.addEventListener("change", () => waiting.forEach(arrive));
+addEventListener("beforeprint", () => waiting.forEach(arrive));
+
+// The script that calls this stands at the figure's end, so nothing moves after it was shown.
+/** @type {Window["labkitLive"]["mount"]} */
+function mount(figure) {
+  const isLed = window.labkitLive.figures[figure.dataset.name ?? ""].follow;
+  const isFar = figure.closest("article > section > section:not(:first-of-type)");
+  if (!phone.matches || isLed || !isFar) {
+    place(figure);
+    return;
+  }
+  waiting.add(figure);
+  near.observe(figure);
 }
 
 /** @type {(figures: Window["labkitLive"]["figures"]) => void} */

@@ -373,6 +373,18 @@ def phone(browser: Browser) -> Iterator[Page]:
     context.close()
 
 
+def test_on_a_phone_figures_are_made_as_they_near_or_for_paper(page: Page, site: str):
+    page.set_viewport_size(PHONE)
+    page.goto(f"{site}/{PLACED['decoding_cache'][0]}.html")
+    figures = page.locator("figure.live-figure")
+    made = figures.filter(has=page.locator(".live-body"))
+    expect(made).to_have_count(0)
+    figures.first.evaluate("figure => figure.scrollIntoView()")
+    expect(made).to_have_count(1)
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    expect(made).to_have_count(figures.count())
+
+
 @pytest.mark.parametrize("figure", SOME_FIGURES)
 def test_a_finger_hits_every_control_of_its_own(phone: Page, site: str, figure: str):
     shown = open_figure(phone, site, figure)
@@ -481,7 +493,7 @@ def test_the_next_step_keeps_the_focus_to_the_end(page: Page, site: str, figure:
 def test_a_change_is_read_out_in_one_place(opened: Opened, dice: random.Random):
     if opened.figure not in SOME_FIGURES:
         return
-    heard = opened.shown.locator("[role=status], output:not([aria-live=off])")
+    heard = opened.shown.locator("[role=status], output")
     assert heard.count() == 1
     turn(opened.page, opened.shown.locator(f"{VALUED}:visible").first, dice)
     expect(heard).to_have_text(re.compile(r"\w"))

@@ -1,7 +1,5 @@
 // Where names stand beside their points, clear of the points and of each other.
 
-import { sum } from "./mathematics.js";
-
 // Of a letter, in its size.
 const WIDE = 0.53;
 const HIGH = 1.2;
@@ -42,16 +40,17 @@ export function place(wanted, dots, side, size, put) {
     const boxOf = ([x, y]) => [x - half, y - (size * HIGH) / 2, x + half, y + (size * HIGH) / 2];
     const others = wanted.flatMap(({ spot }) => (spot && spot !== one.spot ? [spot] : []));
     const spots = one.spots ?? around(one.spot, half, side);
-    const covers = (boxes, spot) => sum(boxes.map((box) => overlap(box, boxOf(spot))));
+    const boxes = spots.map(boxOf);
+    const covers = (all, box) => all.reduce((covered, other) => covered + overlap(other, box), 0);
     const strays = (box) => {
       const far = apart(one.spot, box);
       return FAR * far + MISTAKEN * others.filter((spot) => apart(spot, box) < far + GAP).length;
     };
-    const covered = spots.map((spot) => 50 * covers(names, spot) + covers(points, spot));
-    const costs = spots.map((spot, i) => covered[i] + (one.spot ? strays(boxOf(spot)) : 0));
+    const covered = boxes.map((box) => 50 * covers(names, box) + covers(points, box));
+    const costs = boxes.map((box, i) => covered[i] + (one.spot ? strays(box) : 0));
     const best = costs.indexOf(Math.min(...costs));
     const chosen = one.must || !covered[best] ? spots[best] : null;
-    if (chosen) names.push(boxOf(chosen));
+    if (chosen) names.push(boxes[best]);
     put(one, chosen);
   }
 }

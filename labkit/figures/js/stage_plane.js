@@ -164,8 +164,10 @@ export function plane(given, heard) {
   }
   // However small the plane is, its names can be read.
   new ResizeObserver(([{ contentRect }]) => {
-    size = Math.max(LETTERS, (SMALLEST * SIDE) / (contentRect.width || SIDE));
-    made.node.style.fontSize = `${size}px`;
+    const needed = Math.max(LETTERS, (SMALLEST * SIDE) / (contentRect.width || SIDE));
+    made.node.style.fontSize = `${needed}px`;
+    if (needed === size) return;
+    size = needed;
     draw(scene);
   }).observe(made.node);
   return { node: made.node, draw };

@@ -5,8 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+import hypothesis
 import pytest
 from xdist.scheduler import LoadScopeScheduling
+
+# How long a test may take says nothing of what it tests: a busy machine is slow.
+hypothesis.settings.register_profile("untimed", deadline=None)
+hypothesis.settings.load_profile("untimed")
 
 
 class ByTopic(LoadScopeScheduling):

@@ -54,7 +54,7 @@ from press import figures, node
 from press.extension.live_figures import LiveRenderer
 from press.notebooks import NOTEBOOKS, outputs, read
 
-SCRIPT_BYTES, STAGE_BYTES, POCKET_BYTES, SENTENCE_BYTES = 12_000, 60_000, 16_500, 60_000
+SCRIPT_BYTES, STAGE_BYTES, POCKET_BYTES, SENTENCE_BYTES = 12_300, 60_000, 16_500, 60_000
 
 
 def alike(one: Any, other: Any) -> bool:

@@ -94,7 +94,12 @@ def in_order(rows: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
 
 @cache
 def title_of(notebook: str) -> str:
-    return title(ROOT / f"{notebook}.ipynb")
+    """Give a notebook's title, its symbols as the ledger writes them.
+
+    >>> title_of("chapters/02_why_sqrt_d_k")
+    '2. Why divide by the square root of d_k'
+    """
+    return title(ROOT / f"{notebook}.ipynb").replace("$", "")
 
 
 def erratum_anchor(claim: Claim) -> str:

@@ -70,7 +70,8 @@ def section(document: ledger.Document, address: Address) -> str:
         "What to reword": (ledger.IN_ONE_READING,),
         "Faults of the copy": (OF_THE_COPY,),
     }
-    parts = [f"## {document.title}", ""]
+    title = document.title.replace(" - ", "\N{NO-BREAK SPACE}- ")  # its hyphen begins no line
+    parts = [f"## {title}", ""]
     for heading, verdicts in told.items():
         entries = [entry(claim, address) for claim in document if claim.verdict in verdicts]
         if not entries and verdicts == OF_THE_AUTHOR:

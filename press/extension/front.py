@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from docutils import nodes
+from sphinx.addnodes import pending_xref
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
@@ -133,17 +134,22 @@ def without_words(svg: str) -> str:
     return SIZE.sub(frame, svg, count=1)
 
 
+def opening() -> nodes.Element:
+    """Lead from a lab to where its notebook is, and how it is opened."""
+    to = {"refdomain": "std", "reftype": "doc", "reftarget": "/labs/index"}
+    return pending_xref("", nodes.inline("", "download or open it"), refexplicit=True, **to)
+
+
 def add_minutes(app: Sphinx, doctree: nodes.document) -> None:
-    """Write under the title of a chapter or a lab how long it takes."""
+    """Write under the title of a chapter or a lab how long it takes, and how a lab is opened."""
     name = app.env.docname
     if name in (*contents.notebooks("chapters"), *contents.notebooks("labs")):
         heading = next(iter(doctree.findall(nodes.title)))
+        said = nodes.paragraph("", full_duration_text(name))
+        if name.startswith("labs/"):
+            said += [nodes.Text("; "), opening()]
         # Not a paragraph of the section: the first of those describes the page.
-        line = nodes.container(
-            "",
-            nodes.paragraph("", full_duration_text(name)),
-            classes=["front-minutes", "front-length"],
-        )
+        line = nodes.container("", said, classes=["front-minutes", "front-length"])
         heading.parent.insert(heading.parent.index(heading) + 1, line)
 
 

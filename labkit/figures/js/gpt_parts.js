@@ -7,7 +7,7 @@ import { range } from "./mathematics.js";
 import { buttonGrid, coloured } from "./tables.js";
 import { show } from "./text.js";
 
-const [LIKELIEST, ON_A_PHONE] = [8, 4]; // next words that are shown
+const [LIKELIEST, ON_A_PHONE] = [6, 4]; // next words that are shown
 /** @type {Colour[]} */
 const KINDS = ["blue", "orange", "green"]; // all heads, the heads left on, the rules
 const SIDE = 240; // of the large map

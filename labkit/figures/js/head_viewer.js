@@ -54,7 +54,7 @@ function overview([layers, h], choose) {
         if (made.dataset.drawn !== one.id) {
           made.dataset.drawn = one.id;
           one.mask ??= maskOf(one.bytes, n);
-          map.style.maskImage = one.mask;
+          map.style.setProperty("--map", one.mask);
         }
         write(place, `${one.layer}, ${one.head}`);
         write(measure, show(one.measure, 2).replace(/^0/, ""));

@@ -18,26 +18,27 @@ const FOUND = 2; // the step at which the last word asks
 const text = (x, y, said, kind = "", anchor = "start") =>
   drawing("text", { x, y, class: kind, "text-anchor": anchor }, said);
 
-// What each step is about: its place in the drawing, and its name there.
+// What each step is about: its place in the drawing, and its name there. Those to come are outlined.
 /** @type {(scene: Scene) => SVGElement[]} */
 function regions({ heads, step, steps }) {
   const boxes = [[FROM - 3, 2, TO + 4], [TO + 6, 2, KEY + 8], [KEY + 10, 2, WIDE - 1], [TO + 6, BOTTOM + 2, WIDE - 1]];
-  const [left, top, right] = boxes[step];
-  const height = top === 2 ? BOTTOM - 2 : HIGH - BOTTOM - 3;
   const where = [`layer 0, head ${heads[0]}`, "after layer 0", `layer 1, head ${heads[1]}`];
-  const titles = where.slice(0, step + 1).flatMap((place, i) => {
-    const middle = (boxes[i][0] + boxes[i][2]) / 2;
-    const kind = `pair-title pair-title-${i + 1}`;
+  return boxes.flatMap(([left, top, right], i) => {
+    const coming = i > step ? " pair-coming" : "";
+    const height = top === 2 ? BOTTOM - 2 : HIGH - BOTTOM - 3;
+    const box = { rx: 6, x: left, y: top, width: right - left, height };
+    const kind = `pair-title pair-title-${i + 1}${coming}`;
+    const name = `${i + 1} ${steps[i]}`;
     return [
-      text(middle, 17, `${i + 1} ${steps[i]}`, `${kind} pair-step`, "middle"),
-      text(middle, 32, place, kind, "middle"),
+      ...(i < step ? [] : [drawing("rect", { class: `pair-region${coming}`, ...box })]),
+      ...(where[i]
+        ? [
+            text((left + right) / 2, 17, name, `${kind} pair-step`, "middle"),
+            text((left + right) / 2, 32, where[i], kind, "middle"),
+          ]
+        : [text(TO - 2, BOTTOM + 21, name, `${kind} pair-step`, "end")]),
     ];
   });
-  return [
-    drawing("rect", { class: "pair-region", rx: 6, x: left, y: top, width: right - left, height }),
-    ...titles,
-    ...(step < where.length ? [] : [text(TO - 2, BOTTOM + 21, `${steps.length} ${steps[steps.length - 1]}`, "pair-title pair-step", "end")]),
-  ];
 }
 
 /** @type {(scene: Scene) => SVGElement[]} */

@@ -238,21 +238,22 @@ function render({ model, el }) {
     });
   }
 
+  function level(...nodes) {
+    const made = row(...nodes);
+    made.classList.add("live-level");
+    return made;
+  }
   const half = (...nodes) => element("div", { class: "live-half" }, ...nodes);
   const words = row(next.node, half(said.title, said.node));
-  const heads = [
-    row(
-      button("All heads on", () => view.set("heads_on", found.all.map((flags) => [...flags]))),
-      chosenPlace(view),
-    ),
-    missed.node,
-    row(half(small.node), ...(roomy() ? [large.node] : [])),
-  ];
+  const allOn = button("All heads on", () => view.set("heads_on", found.all.map((flags) => [...flags])));
+  const heads = [missed.node, row(half(small.node, row(allOn, chosenPlace(view))), ...(roomy() ? [large.node] : []))];
+  text.node.prepend(level(text.label, element("label", { class: "live-control" }, "about", select)));
+  if (roomy()) text.box.rows = 2;
+  const temperature = slider(view, "temperature", { label: "Temperature (0: the likeliest)" });
   view.add(
-    row(element("label", { class: "live-control" }, "A story about", select)),
     text.node,
     taps,
-    row(one, play, back, slider(view, "temperature", { label: "Temperature (0: the likeliest)" })),
+    level(one, play, back, temperature),
     told.node,
     // On a phone the switches come first: so they stand on one screen with the story and what comes next.
     ...(roomy() ? [words, ...heads] : [...heads, words, fold("The chosen head, large", false, large.node)]),

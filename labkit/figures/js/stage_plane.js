@@ -11,6 +11,7 @@ import { short } from "./text.js";
 const SIDE = 320;
 const MIDDLE = SIDE / 2;
 const HALF = 152; // from the middle to the frame
+const EDGE = (MIDDLE - 1) / HALF; // how much farther the frame itself is
 const RANGES = [4, 6, 9, 12, 16, 24, 40, 80];
 const STEP = 0.5; // of an arrow key
 const [LETTERS, SMALLEST] = [14, 12]; // of names, in the drawing's units and in pixels
@@ -55,7 +56,7 @@ function makeNodes(given) {
     queryName: drawing("text", { class: "stage-name stage-query-name" }, "query"),
     outputName: drawing("text", { class: "stage-name stage-output-name" }, "output"),
     scale: drawing("text", { class: "stage-scale" }),
-    frame: drawing("rect", { class: "stage-frame", x: 1, y: 1, width: SIDE - 2, height: SIDE - 2, rx: 8, role: "img" }),
+    frame: drawing("rect", { class: "stage-frame", x: 1, y: 1, width: SIDE - 2, height: SIDE - 2, rx: 2, role: "img" }),
   };
   const node = drawing(
     "svg", { class: "stage-plane", viewBox: `0 0 ${SIDE} ${SIDE}`, role: "group", "aria-label": "The plane" },
@@ -234,7 +235,7 @@ function drawRegions(made, given, { found, step }, range, at) {
   /** @type {any[]} */
   const wanted = [];
   given.answers.forEach((_, i) => {
-    const corners = region(given.U, i, range);
+    const corners = region(given.U, i, EDGE * range);
     const big = corners.length > 2 && area(corners) > range * range * 0.02;
     show(made.regions[i], step === 6 && corners.length > 2);
     show(made.regionNames[i], false);

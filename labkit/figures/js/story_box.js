@@ -16,6 +16,7 @@ export function storyBox(view, { words: known, most }, loader, places = ["query"
   const error = complaint();
   const hint = element("p", { class: "live-loaded" }, "The model is loaded: type a story of your own.");
   const below = keepLines(element("div", { class: "live-below" }, error.line, loader, hint), 2);
+  const label = element("label", { for: id }, "Story");
   const box = element("textarea", {
     id,
     rows: 3,
@@ -73,7 +74,8 @@ export function storyBox(view, { words: known, most }, loader, places = ["query"
     if (wordsOf(box.value).join(" ") !== view.get("story")) put(view.get("story").split(" "));
   });
   return {
-    node: element("div", {}, element("label", { for: id }, "Story"), box, below),
+    node: element("div", {}, label, box, below),
+    label,
     box,
     accept,
     put,

@@ -27,7 +27,7 @@ from labkit import (
 )
 from labkit.conversion import TORCH_NAMES
 
-repeatable = settings(derandomize=True, database=None, deadline=None, max_examples=150)
+repeatable = settings(derandomize=True, database=None, max_examples=150)
 
 # How far a result may lie from the same computation in float64 on the same inputs.
 # Half precision keeps 11 bits (float16) or 8 (bfloat16), so about 1e-3 or 8e-3 of values near 1.

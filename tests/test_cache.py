@@ -15,7 +15,7 @@ from torch.utils._pytree import tree_leaves
 from labkit import KVCache, MultiHeadAttention, causal_mask, window_mask
 from tests.drawn import draw, draw_layer
 
-repeatable = settings(derandomize=True, database=None, deadline=None, max_examples=60)
+repeatable = settings(derandomize=True, database=None, max_examples=60)
 PATHS = pytest.mark.parametrize("return_weights", [False, True], ids=["fused", "with weights"])
 N = 9
 # Blocks in which N positions can come: one by one, evenly, all but one first, all at once.

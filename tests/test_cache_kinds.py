@@ -19,7 +19,7 @@ from labkit.quantisation import dequantise, quantise
 from tests.drawn import draw, draw_layer
 from tests.refusing import check_refusal
 
-repeatable = settings(derandomize=True, database=None, deadline=None, max_examples=120)
+repeatable = settings(derandomize=True, database=None, max_examples=120)
 seeds = st.integers(0, 2**31 - 1)
 BASE = 10.0
 WIDTHS = [{"h": 2, "d_k": 4, "d_v": 5}, {"h": 4, "h_kv": 2, "d_k": 2, "d_v": 3}]

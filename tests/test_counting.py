@@ -12,7 +12,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from labkit import KVCache, MultiHeadAttention, counting
 
-repeatable = settings(derandomize=True, database=None, deadline=None, max_examples=40)
+repeatable = settings(derandomize=True, database=None, max_examples=40)
 sizes = st.integers(1, 7)
 
 

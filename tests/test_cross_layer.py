@@ -18,7 +18,7 @@ from labkit.positions import rotate
 from tests.drawn import draw
 from tests.refusing import check_refusal
 
-repeatable = settings(derandomize=True, database=None, deadline=None, max_examples=30)
+repeatable = settings(derandomize=True, database=None, max_examples=30)
 D_MODEL, H, BASE = 8, 4, 20.0
 
 

@@ -16,7 +16,7 @@ from labkit.positions import rotate
 from tests.drawn import draw
 from tests.refusing import check_refusal
 
-repeatable = settings(derandomize=True, database=None, deadline=None, max_examples=60)
+repeatable = settings(derandomize=True, database=None, max_examples=60)
 D_MODEL = 7
 SIZES = {"d_k": 4, "d_v": 5, "d_rotary": 6, "rotary_base": 20.0}
 ROTARY = pytest.mark.parametrize("d_rotary", [0, 6])

@@ -22,7 +22,7 @@ from labkit.models.stories import VOCABULARY
 from labkit.models.training import unseen
 from tests.refusing import check_refusal
 
-repeatable = settings(derandomize=True, database=None, deadline=None, max_examples=60)
+repeatable = settings(derandomize=True, database=None, max_examples=60)
 sizes = st.integers(1, 6)
 
 

@@ -15,7 +15,7 @@ from labkit.positions import neighbours_to_halves, one_pass, rotate, sinusoids
 from tests.drawn import draw
 from tests.refusing import check_refusal
 
-repeatable = settings(derandomize=True, database=None, deadline=None, max_examples=60)
+repeatable = settings(derandomize=True, database=None, max_examples=60)
 seeds = st.integers(0, 2**31 - 1)
 starts = st.integers(-50, 5000)
 bases = st.sampled_from((0.5, 10.0, 10_000.0))

@@ -78,7 +78,7 @@ def completed(chances: dict[Text, Fraction], p: Says) -> dict[Text, Fraction]:
     return chances
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(language(), language())
 def test_texts_by_drafts_have_exactly_the_models_chances(p: Says, q: Says):
     found = completed(by_drafts(p, q), p)
@@ -89,7 +89,7 @@ def test_texts_by_drafts_have_exactly_the_models_chances(p: Says, q: Says):
         assert found.get(text, Fraction(0)) == wanted
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.lists(st.integers(0, 6), min_size=8, max_size=8), st.integers(0, 10_000))
 def test_the_step_of_the_code_does_what_is_enumerated(weights: Sequence[int], seed: int):
     p, q = (torch.tensor(w, dtype=torch.float64) + 0.1 for w in (weights[:4], weights[4:]))

@@ -26,7 +26,7 @@ from labkit.models.stories import (
 )
 from tests.refusing import check_refusal
 
-repeatable = settings(derandomize=True, database=None, deadline=None, max_examples=30)
+repeatable = settings(derandomize=True, database=None, max_examples=30)
 seeds = st.integers(0, 2**31 - 1)
 
 

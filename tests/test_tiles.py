@@ -15,7 +15,7 @@ from labkit.tiles import Partial, merge, partial_attention, tiled_attention
 from tests.refusing import check_refusal
 from tests.test_fused import Operations
 
-repeatable = settings(derandomize=True, database=None, deadline=None, max_examples=100)
+repeatable = settings(derandomize=True, database=None, max_examples=100)
 # Blocks of one, that divide, that do not, of some queries and all keys, larger than all there is.
 BLOCKS = [(1, 1), (2, 2), (2, 3), (3, 2), (3, 99), (99, 1), (99, 99)]
 LENGTHS = [(6, 6), (3, 7), (1, 6), (7, 3)]

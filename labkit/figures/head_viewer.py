@@ -13,6 +13,8 @@ from traitlets import Dict, Unicode, default, observe, validate
 from labkit.figures.base import Choice, LiveFigure, Whole, refuse
 from labkit.heads import entropy, next_weight, offset_relation, previous_weight, self_weight
 
+Sentence = tuple[Sequence[str], Tensor] | tuple[Sequence[str], Tensor, tuple[int, int]]
+
 FEWEST_TOKENS, MOST_TOKENS = 2, 48
 MOST_HEADS = 1000
 STEPS = 255  # a stored weight is one of 256 steps from 0 to 1
@@ -35,7 +37,8 @@ class HeadViewer(LiveFigure):
 
     Args:
         sentences: for each sentence its n tokens and its weights, (layers, h, n, n), which is what
-            ``Encoded.sentence`` returns; a small example unless given.
+            ``Encoded.sentence`` returns, and if you like the places of the query and the key that
+            its list chooses with it; a small example unless given.
         state: the traits: ``sentence``, ``layer``, ``head``, ``query`` and ``key``, all counted
             from 0, ``measure`` (what is measured) and ``by_measure`` (sort them by it).
 
@@ -66,7 +69,7 @@ class HeadViewer(LiveFigure):
 
     def __init__(
         self,
-        sentences: Mapping[str, tuple[Sequence[str], Tensor]] | None = None,
+        sentences: Mapping[str, Sentence] | None = None,
         **state: Any,
     ) -> None:
         if sentences is not None:
@@ -116,12 +119,13 @@ class HeadViewer(LiveFigure):
         }
 
 
-def store(sentences: Mapping[str, tuple[Sequence[str], Tensor]]) -> dict[str, Any]:
+def store(sentences: Mapping[str, Sentence]) -> dict[str, Any]:
     """Bring sentences to plain JSON: each weight one byte, the bytes in base64."""
     if not sentences:
         raise ValueError("sentences must hold at least one sentence; got none.")
-    stored, shapes = [], set()
-    for text, (tokens, weights) in sentences.items():
+    stored, shapes = list[dict[str, Any]](), set()
+    for text, given in sentences.items():
+        tokens, weights = given[:2]
         n = len(tokens)
         if not FEWEST_TOKENS <= n <= MOST_TOKENS:
             raise ValueError(
@@ -139,6 +143,8 @@ def store(sentences: Mapping[str, tuple[Sequence[str], Tensor]]) -> dict[str, An
         steps = (weights * STEPS).round().to(torch.uint8).flatten()
         code = base64.b64encode(bytes(steps.tolist())).decode("ascii")
         stored.append({"text": text, "tokens": list(tokens), "weights": code})
+        if len(given) == 3:
+            stored[-1]["asked"] = list(given[2])
     if len(shapes) > 1:
         raise ValueError(
             f"all sentences must be read by one model; got layers and heads {sorted(shapes)}."

@@ -47,6 +47,7 @@ ROW = re.compile(r"\[[^\[\]]+\]")  # of a matrix, or a list
 MATRIX = re.compile(r"\[(\[[^\[\],]+\](?: \[[^\[\],]+\])+)\]")  # a list of shapes has commas
 # A claim's words may end with what is counted or measured, and with sizes, which say nothing of it.
 OF_WHAT = re.compile(r"[^()]*\((?!\w+ \d)([A-Za-z]{3,}\b(?:[^()]|\([^()]*\))*)\)")
+MANY = 6  # numbers, of which a part is lit and never most
 NARROW = 36  # characters of one that phones show in a line
 KINDS = {kind.MIME: kind for kind in (Verdict, Record)}
 
@@ -224,6 +225,9 @@ def differing(text: str, other: str) -> str:
     if len(pieces) != len(others):
         lists = not re.search("[a-z]", text + other)
         return f"<u>{escape(text)}</u>" if lists else escape(text)
+    numbers = [(a, b) for a, b in zip(pieces, others, strict=True) if NUMBER.fullmatch(a)]
+    if len(numbers) >= MANY and 2 * sum(a != b for a, b in numbers) > len(numbers):
+        return escape(text)  # where most is lit, nothing is
     written = []
     for piece, its in zip(pieces, others, strict=True):
         if piece == its or not NUMBER.fullmatch(piece):

@@ -37,6 +37,7 @@ LONG = 16  # characters of words that need a column of their own width, of numbe
 NAME = 24  # characters of a row's name that a wide window keeps on one line
 MARK = 7  # characters of a word that is one of a few answers
 NONE = {"–", "none", "not measured"}  # in a column of numbers
+DATE = re.compile(r"\d{4}-\d\d-\d\d")
 COUNTED = re.compile(r"[\w<>/]+ (?:= )?\d[\d,.]*(?= |$)|\b[A-Z]+-\d\S*")  # a word with its number
 
 
@@ -165,8 +166,9 @@ def of_column(at: int, texts: Sequence[str]) -> str:
 
 
 def is_whole(text: str) -> bool:
-    """Say whether an entry is short enough to stay on its line."""
-    return len(text) <= LONG and NUMBERS.fullmatch(text) is not None
+    """Say whether an entry is short enough to stay on its line: numbers, or a date."""
+    is_numbers = NUMBERS.fullmatch(text) or DATE.fullmatch(text)
+    return len(text) <= LONG and is_numbers is not None
 
 
 def on_a_phone(rows: Sequence[Sequence[str]]) -> str:

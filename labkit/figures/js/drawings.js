@@ -59,9 +59,14 @@ export function labels(tokens, place) {
   return tokens.map((token, i) => drawing("text", place(i), token));
 }
 
-/** @type {(texts: SVGElement[], chosen: number) => void} */
-export function mark(texts, chosen) {
-  texts.forEach((text, i) => text.classList.toggle("live-chosen", i === chosen));
+// Where names would lie on each other, the chosen one and every so many are shown.
+/** @type {(texts: SVGElement[], chosen: number, every?: number) => void} */
+export function mark(texts, chosen, every = 1) {
+  texts.forEach((text, i) => {
+    const hides = i % every > 0 || Math.abs(i - chosen) < every;
+    text.classList.toggle("live-chosen", i === chosen);
+    text.classList.toggle("live-crowded", i !== chosen && every > 1 && hides);
+  });
 }
 
 // How much room words take beside a drawing.
@@ -70,16 +75,16 @@ export function roomFor(words) {
   return 7.5 * Math.max(...words.map((word) => word.length)) + 12;
 }
 
-const LINE = 11; // the least height of a cell beside which a word stands
+const LINE = 11; // the least height of a cell beside which each word stands
 
-// A head's weights as a map, whose cells and words choose a query and a key. Where cells are small, the
-// chosen words alone stand beside them.
+// A head's weights as a map, whose cells and words choose a query and a key.
 /** @type {MakeWeightMap} */
 export function weightMap(tokens, { side, room, select, point = () => {} }) {
   const wide = room + side;
   const step = side / tokens.length;
   const start = (i) => room + step * i;
   const line = (i) => start(i) + step / 2 + 4;
+  const every = Math.ceil(LINE / step);
   const left = labels(tokens, (i) => ({ x: room - 6, y: Math.min(line(i), wide - 2), "text-anchor": "end" }));
   const top = labels(tokens, (j) => ({ transform: `translate(${line(j)} ${room - 6}) rotate(-90)` }));
   const square = { width: step - 1, height: step - 1 };
@@ -107,8 +112,8 @@ export function weightMap(tokens, { side, room, select, point = () => {} }) {
           cell.classList.toggle("live-chosen", i === query && j === key);
         }),
       );
-      mark(left, query);
-      mark(top, key);
+      mark(left, query, every);
+      mark(top, key, every);
     },
   };
 }

@@ -9,6 +9,7 @@ import { View } from "./view.js";
 
 const [SIDE, GAP] = [240, 130]; // of a drawing, in its own units
 const FAINT = 0.02; // a weight that is not drawn
+const PLACES = ["query", "key"];
 const WEAKEST = 0.12; // how opaque a line is at the least
 
 const bits = (line) => -sum(line.map((p) => (p > 0 ? p * Math.log2(p) : 0)));
@@ -170,12 +171,12 @@ function render({ model, el }) {
     view.set("head", head);
   }
 
-  // A shorter sentence has no token at the old place: leave that first.
+  // A shorter sentence has no token at the old place: leave that first. It may say what is asked of it.
   function chooseSentence(sentence) {
-    for (const trait of ["query", "key"]) {
-      view.set(trait, Math.min(view.get(trait), lengths[sentence] - 1));
-    }
+    const { asked } = sentences[sentence];
+    for (const trait of PLACES) view.set(trait, Math.min(view.get(trait), lengths[sentence] - 1));
     view.set("sentence", sentence);
+    PLACES.forEach((trait, i) => asked && view.set(trait, asked[i]));
   }
 
   const all = overview(shape, chooseHead);
@@ -186,7 +187,7 @@ function render({ model, el }) {
     const sentence = view.get("sentence");
     const tokens = tokensNow();
     // While Python changes the sentence, a place may belong to another one.
-    const [query, key] = ["query", "key"].map((t) => Math.min(view.get(t), tokens.length - 1));
+    const [query, key] = PLACES.map((t) => Math.min(view.get(t), tokens.length - 1));
     const heads = headsOf(sentence);
     const measure = MEASURES[view.get("measure")];
     for (const one of heads) one.measure = measure(one.weights, query, key);
@@ -213,7 +214,7 @@ function render({ model, el }) {
     }, { weights: [tokens, tokens] });
   }
 
-  const places = ["query", "key"].map((trait) =>
+  const places = PLACES.map((trait) =>
     pick(view, trait, {
       label: { query: "From", key: "To" }[trait],
       texts: numbered,

@@ -209,7 +209,7 @@ function render({ model, el }) {
     draw();
   });
   const found = outcomes(view, lent.model);
-  const [told, missed] = [spoken([1, 2, 3]), spoken([1, 2, 3], "live-missed")];
+  const [told, missed] = [spoken([1, 2, 3]), spoken([3, 2, 3], "live-missed")];
   const text = storyBox(view, view.get("given"), lent.loader);
   const { one, play, stop } = writer(view, { lent, next: found.next, text, told });
   const { select, taps, back } = changes(view, text, stop);
@@ -238,22 +238,20 @@ function render({ model, el }) {
     });
   }
 
-  function level(...nodes) {
-    const made = row(...nodes);
-    made.classList.add("live-level");
-    return made;
-  }
   const half = (...nodes) => element("div", { class: "live-half" }, ...nodes);
   const words = row(next.node, half(said.title, said.node));
   const allOn = button("All heads on", () => view.set("heads_on", found.all.map((flags) => [...flags])));
-  const heads = [missed.node, row(half(small.node, row(allOn, chosenPlace(view))), ...(roomy() ? [large.node] : []))];
-  text.node.prepend(level(text.label, element("label", { class: "live-control" }, "about", select)));
+  const switches = half(small.node, row(allOn, chosenPlace(view)), missed.node);
+  const heads = [row(switches, ...(roomy() ? [large.node] : []))];
+  text.label.classList.add("live-told");
+  text.node.prepend(row(element("label", { class: "live-control" }, "A story about", select)));
   if (roomy()) text.box.rows = 2;
-  const temperature = slider(view, "temperature", { label: "Temperature (0: the likeliest)" });
+  const writing = row(one, play, back, slider(view, "temperature", { label: "Temperature (0: the likeliest)" }));
+  writing.classList.add("live-writing");
   view.add(
     text.node,
     taps,
-    level(one, play, back, temperature),
+    writing,
     told.node,
     // On a phone the switches come first: so they stand on one screen with the story and what comes next.
     ...(roomy() ? [words, ...heads] : [...heads, words, fold("The chosen head, large", false, large.node)]),

@@ -155,6 +155,8 @@ function lead(figure, model) {
   const speaking = [...links, ...words, ...marks];
   const keep = keepInSight(figure, [...new Set(speaking.map((part) => part.closest("section") ?? article))]);
   const title = element("b", { class: "stage-title", "aria-hidden": "true" }, model.get("title"));
+  toggle.title = "The figure goes to the step that you read about";
+  keep.title = "Where the text speaks of the figure";
   const bar = element("div", { class: "stage-follow" }, title, ...(sections ? [toggle] : []), keep);
   const place = () => {
     const stage = figure.querySelector(".stage");

@@ -316,7 +316,7 @@ function nameAll(made, { words, step, found, vectors }, { isMine, points, output
   // Beside the axis across a name would read as if it had a minus.
   dots.push(...along([0, MIDDLE], [SIDE, MIDDLE]), ...along([MIDDLE, MIDDLE], [0, MIDDLE]));
   show(made.outputName, step >= 5);
-  const scale = `${step % 6 ? "" : "each region: the word said there; "}axes to ±${short(range)}`;
+  const scale = `axes to ±${short(range)}`;
   wanted.unshift({ node: made.scale, spots: [[SIDE - 8 - scale.length * size * 0.23, SIDE - 1.6 * size]], words: [scale], must: hasRoom });
   for (const one of named) one.must ||= hasRoom;
   placeLabels([...wanted, ...named], dots, SIDE, size, ({ node, words: texts }, spot) => {

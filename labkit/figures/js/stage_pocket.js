@@ -131,7 +131,7 @@ export const stage = ({ stories }) => ({ render: (given) => render(given, storie
 /** @type {(given: Given, stories?: (view: View) => void) => () => void} */
 function render({ model, el }, stories) {
   const isStory = () => stories !== undefined && model.get("model") === "stories" && "stories" in model.get("given");
-  const todo = isStory() ? "let another word ask, break the model" : "take the steps, drag or type a vector";
+  const todo = isStory() ? "let another word ask, break the model" : "take the steps; in step 2, drag a word";
   const view = new View({ model, el }, todo);
   let shown = isStory();
   function build() {

@@ -12,8 +12,8 @@ export const pair = (vector) => `(${vector.map((x) => show(x, 2)).join(", ")})`;
 // A weight or a probability. What is nearly all or nearly nothing is not called all or nothing.
 /** @type {(weight: number) => string} */
 export function share(weight) {
-  if (weight > 0.995 && weight < 1 - 1e-12) return "> 99%";
-  return weight < 0.005 && weight > 0 ? "< 1%" : percent(weight);
+  if (weight > 0.995 && weight < 1 - 1e-12) return ">\u00a099%";
+  return weight < 0.005 && weight > 0 ? "<\u00a01%" : percent(weight);
 }
 
 // Where one of the weights can be no share, all are written as numbers.
@@ -47,7 +47,7 @@ const TELL = {
     const [i, best] = [largest(found.weights), largest(found.answers)];
     const told = uneven(found);
     const taken = told ? `${told}${mostOf(words, found)} The` : `It takes ${share(found.weights[i])} of what it adds from “${words[i]}”, and the`;
-    return `The last word, “${words[words.length - 1]}”, asks. ${taken} model says “${given.answers[best]}”. The next steps show how.`;
+    return `The last word, “${words[words.length - 1]}”, asks. ${taken} model says “${given.answers[best]}”. In the plane each region is one answer. The next steps show how.`;
   },
   words: ({ words, found }) =>
     `Every word is a vector of two numbers. That of “${words[0]}” is ${pair(found.x[0])}. In the plane you can move each word, and with it its vector.`,

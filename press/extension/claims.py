@@ -158,7 +158,7 @@ def counted(claims: Iterable[Claim], where: str) -> str:
     count = Counter(claim.verdict for claim in claims)
     told = [(kind, count[kind]) for kind in VERDICTS if count[kind]]
     parts = "".join(
-        f'<i class="{named(kind)}" style="flex-grow:{many}"></i>' for kind, many in told
+        f'<i class="{named(kind)}" style="flex-grow:{many}">{many}</i>' for kind, many in told
     )
     words = ", ".join(f"{many} {kind}" for kind, many in told)
     return (

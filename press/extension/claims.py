@@ -17,7 +17,6 @@ from labkit import ledger
 from labkit.ledger import (
     IN_ONE_READING,
     OF_THE_COPY,
-    VERDICTS,
     Bound,
     Claim,
     Draw,
@@ -48,6 +47,7 @@ MATRIX = re.compile(r"\[(\[[^\[\],]+\](?: \[[^\[\],]+\])+)\]")  # a list of shap
 # A claim's words may end with what is counted or measured, and with sizes, which say nothing of it.
 OF_WHAT = re.compile(r"[^()]*\((?!\w+ \d)([A-Za-z]{3,}\b(?:[^()]|\([^()]*\))*)\)")
 MANY = 6  # numbers, of which a part is lit and never most
+LEAD = 60  # characters of what an audit's list item begins with
 NARROW = 36  # characters of one that phones show in a line
 KINDS = {kind.MIME: kind for kind in (Verdict, Record)}
 
@@ -85,6 +85,7 @@ def write_verdicts(app: Sphinx, doctree: nodes.document) -> None:
             node.append(nodes.Text(as_html(verdict, rows, audited=audited)))
     if audited:
         write_tally(doctree)
+        mark_leads(doctree)
 
 
 def in_order(rows: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
@@ -128,6 +129,27 @@ def write_tally(doctree: nodes.document) -> None:
     top.insert(words[0] + 1, nodes.raw(text=told, format="html"))
 
 
+def mark_leads(doctree: nodes.document) -> None:
+    """Set off, in an audit's lists of what to change, the words of the document or their place.
+
+    They stand before the first colon: what comes after it is ours.
+    """
+    for section in doctree.findall(nodes.section):
+        if not section[0].astext().startswith("What to"):
+            continue
+        for item in section.findall(nodes.list_item):
+            words = item[0]
+            texts = [part.astext() if isinstance(part, nodes.Text) else "" for part in words]
+            at = next((i for i, text in enumerate(texts) if ": " in text), None)
+            if at is None:
+                continue
+            ends = texts[at].index(": ") + 1
+            lead = [*words[:at], nodes.Text(texts[at][:ends])]
+            if sum(len(part.astext()) for part in lead) <= LEAD:
+                rest = nodes.Text(texts[at][ends:])
+                words[: at + 1] = [nodes.strong("", "", *lead), rest]
+
+
 def tally(shown: Collection[Verdict], whole: str = "") -> str:
     """Write how many claims of a page have which verdict, with a list of links under each.
 
@@ -156,7 +178,7 @@ def tally(shown: Collection[Verdict], whole: str = "") -> str:
 def counted(claims: Iterable[Claim], where: str) -> str:
     """Write how many claims there are, and a bar of their verdicts."""
     count = Counter(claim.verdict for claim in claims)
-    told = [(kind, count[kind]) for kind in VERDICTS if count[kind]]
+    told = [(kind, count[kind]) for kind in BY_WEIGHT if count[kind]]
     parts = "".join(
         f'<i class="{named(kind)}" style="flex-grow:{many}">{many}</i>' for kind, many in told
     )

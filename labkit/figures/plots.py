@@ -144,13 +144,14 @@ def boxes(
         box = dict(zip(("lowerfence", "q1", "median", "q3", "upperfence"), quantiles, strict=True))
         place = {"x": [i + offset for i in range(len(parts))], "width": 0.8 * step}
         traces.append({"type": "box", "name": name, "marker_color": colour, **place, **box})
-    for (name, values), symbol in zip((marks or {}).items(), SYMBOLS, strict=False):
+    signs = zip(SYMBOLS, (GREEN, PINK), strict=True)
+    for (name, values), (symbol, colour) in zip((marks or {}).items(), signs, strict=False):
         spots = [
             (i + offsets[side], y) for i, row in enumerate(values) for side, y in enumerate(row)
         ]
         x, y = zip(*spots, strict=True)
-        line = {"width": 3, "color": GREEN}
-        marker = {"symbol": symbol, "size": 11, "color": GREEN, "line": line}
+        line = {"width": 3, "color": colour}
+        marker = {"symbol": symbol, "size": 11, "color": colour, "line": line}
         points = {"type": "scatter", "mode": "markers", "marker": marker}
         traces.append({**points, "name": name, "x": list(x), "y": list(y)})
     axis = {"tickvals": list(range(len(categories))), "ticktext": list(categories)}

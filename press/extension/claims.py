@@ -213,6 +213,11 @@ def linked(verdict: Verdict, address: Callable[[str], str]) -> Iterator[tuple[st
                 label = "document, computed"
             case "claim":
                 told = f'<a href="#{verdict.anchor}">{told}</a>'
+            case "against":
+                told = ", ".join(
+                    f'<a href="{address(ERRATA)}#{erratum_anchor(ledger.find_claim(key))}">{key}</a>'
+                    for key in text.split(", ")
+                )
             case "compared in":
                 told = f'<a href="{address(text)}#{claim.anchor}">{title_of(text)}</a>'
         yield label, told
@@ -274,7 +279,11 @@ def outcome(claim: Claim) -> str:
     stated, came = claim.stated, claim.came_out
     if isinstance(claim, Bound):
         bar = between(claim)
-        told = f"{came} {bar}" if claim.verdict != "wrong" else f"computed {came}, holds if {bar}"
+        told = (
+            f"{came}\N{NO-BREAK SPACE}{bar}"
+            if claim.verdict != "wrong"
+            else f"computed {came}, holds if {bar}"
+        )
     elif stated == came:
         told = came
     else:
@@ -292,8 +301,8 @@ def between(claim: Bound) -> str:
     """Write the bar of a claim, such as "≥ 0.90" or "between 0.95 and 1.05"."""
     least, most = (show(side, claim.places) for side in (claim.at_least, claim.at_most))
     if least and most:
-        return f"between {least} and {most}"
-    return f"≥ {least}" if least else f"≤ {most}"
+        return f"between {least} and\N{NO-BREAK SPACE}{most}"
+    return f"≥\N{NO-BREAK SPACE}{least}" if least else f"≤\N{NO-BREAK SPACE}{most}"
 
 
 def in_rows(html: str, label: str) -> str:

@@ -15,7 +15,15 @@ from sphinx.util.docutils import SphinxDirective
 from labkit import ledger
 from labkit.ledger import OF_THE_COPY, Record
 from press.extension import report
-from press.extension.claims import as_html, erratum_anchor, in_order, linked, named, outcome
+from press.extension.claims import (
+    BY_WEIGHT,
+    as_html,
+    erratum_anchor,
+    in_order,
+    linked,
+    named,
+    outcome,
+)
 from press.extension.symbols import typeset
 from press.project import Address
 
@@ -51,7 +59,7 @@ def summary(documents: list[ledger.Document]) -> str:
     rows = [
         ["verdict", *(f"`{document.key}`" for document in documents)],
         ["---", *("--:" for _ in documents)],
-        *([word(kind), *(str(count[kind]) for count in counts)] for kind in ledger.VERDICTS),
+        *([word(kind), *(str(count[kind]) for count in counts)] for kind in BY_WEIGHT),
         ["all", *(str(count.total()) for count in counts)],
     ]
     lines = (f"| {' | '.join(row)} |" for row in rows)

@@ -214,10 +214,11 @@ def linked(verdict: Verdict, address: Callable[[str], str]) -> Iterator[tuple[st
             case "claim":
                 told = f'<a href="#{verdict.anchor}">{told}</a>'
             case "against":
-                told = ", ".join(
-                    f'<a href="{address(ERRATA)}#{erratum_anchor(ledger.find_claim(key))}">{key}</a>'
-                    for key in text.split(", ")
+                others = {key: erratum_anchor(ledger.find_claim(key)) for key in text.split(", ")}
+                links = (
+                    f'<a href="{address(ERRATA)}#{at}">{key}</a>' for key, at in others.items()
                 )
+                told = ", ".join(links)
             case "compared in":
                 told = f'<a href="{address(text)}#{claim.anchor}">{title_of(text)}</a>'
         yield label, told

@@ -18,7 +18,7 @@ BLUE, ORANGE, GREEN, PINK = (light.upper() for light, _ in HEADS.values())
 COLOURS = (ORANGE, BLUE, PINK, GREEN)
 NONE, WEIGHT = PAGES["panel"][0].upper(), ROLES["weight"][0].upper()
 SEQUENTIAL = [[0.0, NONE], [1.0, WEIGHT]]  # of weights, from none to all
-SYMBOLS = ("x-thin", "diamond-open")
+SIGNS = (("x-thin", GREEN), ("diamond-open", PINK))  # of single values
 DOTS = ("circle", "diamond", "square", "triangle-up")
 # As many as there are lines in one figure, so that no two share a colour or a dash.
 LINES = (*COLOURS, WEIGHT, GREY)
@@ -127,9 +127,9 @@ def boxes(
     """
     import torch
 
-    if len(samples) > len(COLOURS) or len(marks or {}) > len(SYMBOLS):
+    if len(samples) > len(COLOURS) or len(marks or {}) > len(SIGNS):
         raise ValueError(
-            f"boxes tells {len(COLOURS)} series and {len(SYMBOLS)} marks apart; got {len(samples)} "
+            f"boxes tells {len(COLOURS)} series and {len(SIGNS)} marks apart; got {len(samples)} "
             f"and {len(marks or {})}. Draw several figures."
         )
 
@@ -144,8 +144,7 @@ def boxes(
         box = dict(zip(("lowerfence", "q1", "median", "q3", "upperfence"), quantiles, strict=True))
         place = {"x": [i + offset for i in range(len(parts))], "width": 0.8 * step}
         traces.append({"type": "box", "name": name, "marker_color": colour, **place, **box})
-    signs = zip(SYMBOLS, (GREEN, PINK), strict=True)
-    for (name, values), (symbol, colour) in zip((marks or {}).items(), signs, strict=False):
+    for (name, values), (symbol, colour) in zip((marks or {}).items(), SIGNS, strict=False):
         spots = [
             (i + offsets[side], y) for i, row in enumerate(values) for side, y in enumerate(row)
         ]

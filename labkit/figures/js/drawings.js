@@ -63,9 +63,9 @@ export function labels(tokens, place) {
 /** @type {(texts: SVGElement[], chosen: number, every?: number) => void} */
 export function mark(texts, chosen, every = 1) {
   texts.forEach((text, i) => {
-    const hides = i % every > 0 || Math.abs(i - chosen) < every;
+    const isCrowded = i % every > 0 || Math.abs(i - chosen) < every;
     text.classList.toggle("live-chosen", i === chosen);
-    text.classList.toggle("live-crowded", i !== chosen && every > 1 && hides);
+    text.classList.toggle("live-crowded", i !== chosen && isCrowded);
   });
 }
 
@@ -102,7 +102,7 @@ export function weightMap(tokens, { side, room, select, point = () => {} }) {
   );
   left.forEach((text, i) => text.addEventListener("click", () => select("query", i)));
   top.forEach((text, j) => text.addEventListener("click", () => select("key", j)));
-  const size = { class: step < LINE ? "live-dense" : "", viewBox: `0 0 ${wide} ${wide}`, width: wide, height: wide };
+  const size = { class: every > 1 ? "live-dense" : "", viewBox: `0 0 ${wide} ${wide}`, width: wide, height: wide };
   return {
     node: drawing("svg", { ...size, role: "img" }, ...cells.flat(), ...left, ...top),
     draw(weights, query, key) {
